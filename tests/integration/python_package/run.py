@@ -29,7 +29,7 @@ ENVIRONMENT = {"PYTHONPATH": str(BUILD / "python"), "OMP_NUM_THREADS": "1"}
 SAMPLES, BATCH, STEPS_PER_EPOCH = 2017, 32, 64
 SHORT, LONG = 2, 16  # epochs; LONG: some seconds, and five minutes while FOLDER/slowly exists
 RANKS = 3
-SAVE_EVERY = 5  # as train.py has it
+SAVE_EVERY, AVERAGE_EVERY = 5, 10  # as train.py has them
 HELD = 15  # seconds: longer than the least bound of a step, 10 s, and the 2 s for an answer
 FAULTS, SEED = int(os.environ.get("LOCKSTEP_CHAOS_FAULTS", 4)), int(os.environ.get("LOCKSTEP_CHAOS_SEED", 1))
 
@@ -160,6 +160,72 @@ def repeated(folder):
         if record["event"] == "commit":
             rounds.setdefault(record["step"], set()).add(record["round"])
     return sum(len(found) - 1 for found in rounds.values())
+
+
+@functools.cache
+def quiet_windows():
+    """The loss of three ranks that average after some steps, if nothing happens to them."""
+    with tempfile.TemporaryDirectory(prefix="lockstep-windows-") as folder, PackageRun(folder, LONG, "windows") as run:
+        expect_windows_complete(run, folder)
+        return final(folder, 0)["loss"]
+
+
+def expect_windows_complete(run, folder):
+    """The job has ended, each sample counted once, and all ranks had the same weights after each average."""
+    code = run.finish()
+    expect(code == 0, f"exit code {code}\n{run.output()[-4000:]}")
+    problems = ledger.check_exactly_once(run.ledger, SAMPLES, BATCH, LONG)
+    expect(not problems, "; ".join(problems))
+    ranks = [final(folder, rank) for rank in range(RANKS)]
+    for found in ranks:
+        expect(found["steps"] == LONG * STEPS_PER_EPOCH and found["weights"] == ranks[0]["weights"], f"{found['steps']} steps, or other weights")
+    digests = {}
+    for path in pathlib.Path(folder).glob("averages-*"):
+        for number, step, digest in map(str.split, path.read_text().splitlines()):
+            digests.setdefault((int(number), int(step)), []).append(digest)
+    differ = [average for average, found in digests.items() if len(set(found)) > 1]
+    expect(not differ, f"after the averages (round, step) {differ} ranks had different weights")
+    ends = [step for step in range(1, LONG * STEPS_PER_EPOCH + 1) if step % AVERAGE_EVERY == 0 or step % STEPS_PER_EPOCH == 0]
+    expect(sorted({step for _, step in digests}) == ends, "there was no average at the end of a window")
+    expect(max(map(len, digests.values())) == RANKS, "not all ranks have averaged together")
+
+
+def newest_contribution(folder):
+    return max((r["step"] for r in ledger.read(folder) if r["event"] == "contribute"), default=-1)
+
+
+def test_survivors_repeat_the_window_under_way(folder):
+    with PackageRun(folder, LONG, "windows") as run:
+        with slowly(folder):
+            number = until_steps(run)
+            before = run.programs()
+            run.until("steps of a window", lambda: newest_contribution(run.ledger) - ledger.newest_commit(run.ledger) > AVERAGE_EVERY // 2)
+            os.kill(before[1], signal.SIGKILL)
+            until_steps(run, after=number)
+            expect(len(set(before) & set(run.programs())) == RANKS - 1, "other processes than the killed one were replaced")
+        expect_windows_complete(run, folder)
+        rounds = {}
+        for record in ledger.read(run.ledger):
+            if record["event"] == "contribute":
+                rounds.setdefault(record["step"], set()).add(record["round"])
+        repeated_windows = {(step // AVERAGE_EVERY, step // STEPS_PER_EPOCH) for step, found in rounds.items() if len(found) > 1}
+        expect(len(repeated_windows) == 1, f"steps of the windows {repeated_windows} were repeated")
+        sources = [record["state_from"] for record in logged(folder, "rank entered the round")]
+        expect(sources.count("fresh") == RANKS and sources.count("peer") == 1, f"the ranks took their states from {sources}")
+        loss = final(folder, 0)["loss"]
+        expect(abs(loss - quiet_windows()) < 0.1, f"the loss is {loss}, without a failure {quiet_windows()}")
+
+
+def test_random_faults_in_windows(folder):
+    print(f"LOCKSTEP_CHAOS_SEED={SEED}")
+    dice = random.Random(SEED)
+    with PackageRun(folder, LONG, "windows") as run:
+        with slowly(folder):
+            number = until_steps(run)
+            for _ in range(FAULTS):
+                harm(run, dice)
+                number = until_steps(run, more=dice.randint(1, AVERAGE_EVERY), after=number)
+        expect_windows_complete(run, folder)
 
 
 def test_a_new_worker_imports_before_it_joins(folder):

@@ -1,9 +1,11 @@
-"""A script as the package's users write it. train.py FOLDER EPOCHS [saves]
+"""A script as the package's users write it. train.py FOLDER EPOCHS [saves] [windows]
 
 While FOLDER/slowly exists each step takes longer, so a test has time to do something; while FOLDER/saves exists it saves now and then. The rank that finds FOLDER/holds-RANK holds the lock of the
-interpreter for as many seconds as that says. Each rank writes what it came to: FOLDER/final-RANK.json.
+interpreter for as many seconds as that says. Each rank writes what it came to: FOLDER/final-RANK.json. With `windows`, ranks average after some steps, and each process writes FOLDER/averages-PID:
+lines of round, step, and a digest of the weights.
 """
 import ctypes
+import hashlib
 import json
 import os
 import pathlib
@@ -15,6 +17,7 @@ import torch
 import lockstep
 
 SAVE_EVERY = 5
+AVERAGE_EVERY = 10
 SAMPLES, BATCH = 2017, 32  # in the last step of an epoch there is one sample, so most ranks have none
 
 
@@ -24,13 +27,17 @@ class Digits(torch.utils.data.Dataset):
     def __init__(self):
         dice = torch.Generator().manual_seed(1)
         self.images = torch.rand(SAMPLES, 64, generator=dice)
-        self.labels = torch.randint(10, (SAMPLES,), generator=dice)
+        self.labels = (self.images @ torch.randn(64, 10, generator=dice)).argmax(1)
 
     def __len__(self):
         return SAMPLES
 
     def __getitem__(self, index):
         return self.images[index], self.labels[index]
+
+
+def weights_of(model):
+    return [value for parameter in model.parameters() for value in parameter.detach().flatten().tolist()]
 
 
 def main():
@@ -40,10 +47,16 @@ def main():
     model = torch.nn.Sequential(torch.nn.Linear(64, 48), torch.nn.ReLU(), torch.nn.Linear(48, 10))
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 100, gamma=0.9)
-    job = lockstep.join(model, optimizer, scheduler, checkpoints=folder / "checkpoints" if "saves" in sys.argv else None)
+    options = {"checkpoints": folder / "checkpoints"} if "saves" in sys.argv else {}
+    if "windows" in sys.argv:
+        options.update(average_every=AVERAGE_EVERY, outer_optimizer=torch.optim.SGD(model.parameters(), lr=0.7, momentum=0.9, nesterov=True))
+    job = lockstep.join(model, optimizer, scheduler, **options)
+    data = Digits()
     loss_of = torch.nn.CrossEntropyLoss()
     try:
-        for batch in job.batches(Digits(), BATCH, epochs=epochs, seed=3):
+        for batch in job.batches(data, BATCH, epochs=epochs, seed=3):
+            if (folder / "slowly").exists():
+                time.sleep(0.3)  # between the batch and its step, where a round may end, too
             with job.step() as step:
                 optimizer.zero_grad()
                 for micro in step.accumulate(batch, 16):
@@ -54,8 +67,10 @@ def main():
                 scheduler.step()
             if (folder / "saves").exists() and job.finished_steps % SAVE_EVERY == 0:
                 job.save()
-            if (folder / "slowly").exists():
-                time.sleep(0.3)
+            if "windows" in sys.argv and step.is_committed and (job.finished_steps % AVERAGE_EVERY == 0 or batch.is_last):
+                digest = hashlib.sha256(repr(weights_of(model)).encode()).hexdigest()
+                with open(folder / f"averages-{os.getpid()}", "a") as averages:
+                    averages.write(f"{job.round} {job.finished_steps} {digest}\n")
             holds = folder / f"holds-{job.rank}"
             if holds.exists():
                 seconds = int(holds.read_text())
@@ -65,8 +80,8 @@ def main():
         (folder / f"stopped-{job.rank}").touch()
         raise
     (folder / f"final-{job.rank}.json").write_text(json.dumps({
-        "pid": os.getpid(), "world": job.world, "steps": job.finished_steps, "rate": scheduler.get_last_lr()[0], "loss": loss.item(),
-        "weights": [value for parameter in model.parameters() for value in parameter.detach().flatten().tolist()]}))
+        "pid": os.getpid(), "world": job.world, "steps": job.finished_steps, "rate": scheduler.get_last_lr()[0],
+        "loss": loss_of(model(data.images), data.labels).item(), "weights": weights_of(model)}))
 
 
 if __name__ == "__main__":
