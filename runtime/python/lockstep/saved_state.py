@@ -14,7 +14,8 @@ from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 
 from lockstep import storing
-from lockstep.checkpoint import Reader, Writer, fits
+from lockstep.checkpoint_reader import Reader
+from lockstep.checkpoint_writer import Writer, fits
 from lockstep.state import State
 
 log = logging.getLogger("lockstep")

@@ -17,6 +17,8 @@ import threading
 import time
 import typing
 
+from torch.distributed.checkpoint.metadata import Metadata
+
 from lockstep.copies import Partners, exchange
 from lockstep.memory import BLOCK, Segment
 from lockstep.storage import Storage
@@ -25,7 +27,8 @@ LONGEST_WAIT = 300.0
 """Seconds for the files of other ranks."""
 _AT_THE_END = 10.0  # the same where this process ends
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0
-_METADATA, _SUMS = ".metadata", ".crc32.json"
+METADATA = ".metadata"  # DCP's: a checkpoint is stored when this is
+_SUMS = ".crc32.json"
 log = logging.getLogger("lockstep")
 
 
@@ -98,13 +101,13 @@ def _store_the_newest() -> None:
 
 def _store(save: Save, patience: float) -> None:
     for name in save.segment.own:
-        if name != _METADATA:
+        if name != METADATA:
             _write(save, name)
     if save.files is None:
         save.is_stored = True
         return
     _wait_for(save, save.files, patience)
-    _write(save, _METADATA)
+    _write(save, METADATA)
     save.is_stored = True
     remove_others(save.storage, save.step, save.files, save.keep)
     if save.on_stored is not None:
@@ -130,14 +133,22 @@ def _wait_for(save: Save, files: dict[str, int], patience: float) -> None:
 def remove_others(storage: Storage, step: int, files: typing.Collection[str], keep: int) -> None:
     """When all `files` of a step are stored: of older checkpoints all but the newest `keep`; what interrupted saves of this step and of older
     ones have left."""
-    named = {name + suffix for name in (*files, _METADATA) for suffix in ("", _SUMS)}
+    named = {name + suffix for name in (*files, METADATA) for suffix in ("", _SUMS)}
     steps = storage.steps()
     storage.remove(step, steps[step].keys() - named)
     older = sorted((each for each in steps if each <= step), reverse=True)
-    stored = [each for each in older if _METADATA in steps[each]]
+    stored = [each for each in older if METADATA in steps[each]]
     for each in set(older) - set(stored[:keep]):
-        storage.remove(each, [_METADATA])  # first, so nobody reads what is removed
+        storage.remove(each, [METADATA])  # first, so nobody reads what is removed
         storage.remove_step(each)
+
+
+def lengths_of(metadata: Metadata) -> dict[str, int]:
+    """How long each file of the checkpoint is."""
+    lengths: dict[str, int] = {}
+    for place in (metadata.storage_data or {}).values():
+        lengths[place.relative_path] = max(lengths.get(place.relative_path, 0), place.offset + place.length)
+    return lengths
 
 
 @contextlib.contextmanager

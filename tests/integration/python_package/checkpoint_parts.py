@@ -13,7 +13,7 @@ import torch.distributed.checkpoint as dcp
 import torch.multiprocessing
 
 import lockstep
-from lockstep import checkpoint, copies, memory, storage, storing
+from lockstep import checkpoint, checkpoint_writer, copies, memory, storage, storing
 from lockstep.saved_state import SavedState
 from lockstep.state import State
 
@@ -136,7 +136,10 @@ def test_a_flipped_bit_in_the_folder_is_named(program, tmp_path):
 def test_one_that_was_not_complete_is_not_used(program, nowhere, monkeypatch):
     save(nowhere, 1.0, 1)
     program()
-    monkeypatch.setattr(memory.Segment, "complete", lambda self: None)  # as if the process had ended before
+
+    def ends(self):
+        raise OSError("the process ends")
+    monkeypatch.setattr(memory.Segment, "complete", ends)
     save(nowhere, 2.0, 2)
     program()
     assert load(nowhere) == (1, 1.0, 1.0)
@@ -151,7 +154,7 @@ def test_only_the_newest_stay_in_the_folder(program, tmp_path):
 
 
 def test_what_does_not_fit_is_stored_at_once(program, tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(checkpoint, "library", lambda: type("Full", (), {"lockstep_available_memory": staticmethod(lambda: 1000.0)}))
+    monkeypatch.setattr(checkpoint_writer, "library", lambda: type("Full", (), {"lockstep_available_memory": staticmethod(lambda: 1000.0)}))
     save(tmp_path)
     assert (stored_at(tmp_path, STEP) / ".metadata").exists()
     assert "does not fit into the memory" in caplog.text
@@ -159,7 +162,7 @@ def test_what_does_not_fit_is_stored_at_once(program, tmp_path, monkeypatch, cap
 
 
 def test_a_copy_for_this_pod_alone_is_left_out_where_it_does_not_fit(program, tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(checkpoint, "library", lambda: type("Full", (), {"lockstep_available_memory": staticmethod(lambda: 10.0)}))
+    monkeypatch.setattr(checkpoint_writer, "library", lambda: type("Full", (), {"lockstep_available_memory": staticmethod(lambda: 10.0)}))
     SavedState(tmp_path, State([network()], torch.device("cpu"))).save(STEP, stores=False, on_stored=lambda folder: None)
     assert not list(tmp_path.iterdir()) and "it does not fit" in caplog.text
 
@@ -227,7 +230,7 @@ def test_it_is_stored_in_a_bucket(program, bucket):
 
 
 def test_what_does_not_fit_is_stored_in_a_bucket_at_once(program, bucket, monkeypatch):
-    monkeypatch.setattr(checkpoint, "library", lambda: type("Full", (), {"lockstep_available_memory": staticmethod(lambda: 1000.0)}))
+    monkeypatch.setattr(checkpoint_writer, "library", lambda: type("Full", (), {"lockstep_available_memory": staticmethod(lambda: 1000.0)}))
     folder, uri = bucket
     for step in (10, 20):
         save(uri, float(step), step, keep=1)
@@ -247,7 +250,7 @@ def test_a_bucket_that_is_away_is_waited_for(program, monkeypatch, caplog):
 
 
 def test_a_job_that_cannot_store_at_once_continues(program, nowhere, monkeypatch, caplog):
-    monkeypatch.setattr(checkpoint, "library", lambda: type("Full", (), {"lockstep_available_memory": staticmethod(lambda: 10.0)}))
+    monkeypatch.setattr(checkpoint_writer, "library", lambda: type("Full", (), {"lockstep_available_memory": staticmethod(lambda: 10.0)}))
     assert train(nowhere, 2)[0] == 0
     assert "the checkpoint of step 2 is not stored: " in caplog.text and "Not a directory" in caplog.text
 
