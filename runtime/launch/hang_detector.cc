@@ -23,10 +23,6 @@ constexpr Milliseconds kOwnPause{2'000};
 // Before a round is given up, there is this time to find out who is missing.
 constexpr double kWarningSeconds = 3;
 
-// By then the responsible rank has been found, its stack written and its process killed, even if the bound is
-// short.
-double VictimBound(double bound) { return bound + std::max(bound, kLeastBoundSeconds); }
-
 // Phases that a round repeats, so that their duration can be learned.
 bool IsRepeated(const std::string& phase) { return phase == "evaluate" || phase == "snapshot"; }
 
@@ -171,29 +167,32 @@ void HangDetector::ForgiveOwnPause(SteadyTime now) {
 }
 
 HangFinding HangDetector::Judge(double silent, double bound, SteadyTime now) {
-  HangFinding finding{Kind::kHangs, phase_, silent, bound, "does not answer"};
   if (!asked_.has_value()) {
     asked_ = now;
     answer_.reset();
     return {.kind = Kind::kAsk};
   }
   const bool may_take_long = answer_.has_value() && answer_->may_take_long && !HasBoundOfTheJob();
-  if (may_take_long && silent < config_.first_step_timeout_seconds) {
+  const double own_bound = may_take_long ? std::max(bound, config_.first_step_timeout_seconds) : bound;
+  if (silent < own_bound) {
     AskAgain(now);
     return {};
   }
+  HangFinding finding{Kind::kHangs, phase_, silent, own_bound, "does not answer"};
+  // By then the responsible rank has been found, its stack written and its process killed, even if the bound is short.
+  const double victim_bound = own_bound + std::max(bound, kLeastBoundSeconds);
   const bool is_victim = answer_.has_value() && answer_->waits_for_peers;
-  if (is_victim && !gave_round_up_ && silent >= VictimBound(bound)) {
+  if (is_victim && !gave_round_up_ && silent >= victim_bound) {
     gave_round_up_ = true;
     finding.kind = Kind::kRoundIsStuck;
     finding.why = "waits for its peers";
     return finding;
   }
-  if (is_victim && !warned_ && silent >= VictimBound(bound) - kWarningSeconds) {
+  if (is_victim && !warned_ && silent >= victim_bound - kWarningSeconds) {
     warned_ = true;
     return {.kind = Kind::kRoundSeemsStuck};
   }
-  if (is_victim && silent < 2 * VictimBound(bound)) {
+  if (is_victim && silent < 2 * victim_bound) {
     AskAgain(now);
     return {};
   }

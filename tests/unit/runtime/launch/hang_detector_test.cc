@@ -77,7 +77,13 @@ TEST_F(HangDetectorTest, AProgramThatAnswersHasTheBoundOfItsFirstStep) {
   EXPECT_FALSE(Hangs(1780s, answer));
   EXPECT_TRUE(Hangs(5s, std::nullopt)) << "it was stopped since";
   Train(10, 100ms);
-  EXPECT_EQ(Pass(1805s, answer).kind, Kind::kRoundIsStuck);
+  EXPECT_FALSE(Hangs(1805s, answer)) << "the rank that it waits for has the same bound, and is found first";
+  EXPECT_EQ(Pass(6s, answer).kind, Kind::kRoundIsStuck);
+  EXPECT_EQ(warned_.size(), 1U) << "it can be asked who is missing";
+  Train(10, 100ms);
+  const HangFinding found = Pass(1805s, protocol::Pong{.may_take_long = true});
+  EXPECT_EQ(found.kind, Kind::kHangs);
+  EXPECT_EQ(found.bound_seconds, 1800);
 }
 
 TEST_F(HangDetectorTest, AProgramWhoseJobBoundsItsStepsHasThatBound) {
