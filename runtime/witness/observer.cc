@@ -85,8 +85,9 @@ void Observer::ReportSteps(const Observation& seen, std::vector<protocol::FromRa
 }
 
 protocol::Pong AnswerFor(const Observation& seen) {
-  return {.waits_for_peers = seen.activity == Activity::kBackward || seen.activity == Activity::kCollective,
-          .may_take_long = true};
+  const bool is_in_collective =
+      seen.activity == Activity::kBackward || seen.activity == Activity::kCollective;
+  return {.waits_for_peers = is_in_collective || seen.may_wait_for_peers, .may_take_long = true};
 }
 
 }  // namespace lockstep::witness

@@ -47,7 +47,8 @@ class Observer {
 };
 
 // The answer to a Ping for a program that is not stopped. Between two steps a program may do anything, so its bound is
-// that of the first step.
+// that of the first step. One that runs ahead of its collectives, as on a GPU, waits for its peers wherever it reads a
+// result, such as in loss.item(); no hook sees where. So it counts as waiting: a rank that waits must never be blamed.
 [[nodiscard]] protocol::Pong AnswerFor(const Observation& seen);
 
 }  // namespace lockstep::witness

@@ -22,6 +22,7 @@ enum Word : std::size_t {
   kSteps,
   kResumedStep,
   kActivity,
+  kMayWaitForPeers,
   kNewestStepAt = 6,
   kNanoseconds = 8,
   kError = 16
@@ -79,6 +80,7 @@ Observation Page::Read() const {
   const int64_t activity = word(kActivity);
   if (activity >= 0 && activity < static_cast<int64_t>(kActivities))
     seen.activity = static_cast<Activity>(activity);
+  seen.may_wait_for_peers = word(kMayWaitForPeers) != 0;
   for (std::size_t i = 0; i < kActivities; ++i) seen.seconds.at(i) = SecondsOf(word(kNanoseconds + i));
   const char* const error = reinterpret_cast<const char*>(words_ + kError);
   seen.error.assign(error, ::strnlen(error, kErrorBytes));

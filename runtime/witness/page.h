@@ -4,10 +4,11 @@
 // so no file is left behind and a read-only root file system does not matter. A program of another user cannot open
 // the path and stays unobserved.
 //
-//   64-bit words  0 magic, written by Create   4 activity              8 … 14 nanoseconds in each activity
-//                 1 process, 0: none yet       6 when the newest      16 … an error, as text
-//                 2 optimizer steps              step ended
-//                 3 step resumed from, or -1
+//   64-bit words  0 magic, written by Create    4 activity                   8 … 14 nanoseconds in each activity
+//                 1 process, 0: none yet        5 whether it may wait for   16 … an error, as text
+//                 2 optimizer steps               its peers in any activity
+//                 3 step resumed from, less     6 when the newest step ended
+//                   those of earlier processes
 //
 // Times are CLOCK_MONOTONIC. Each word is written by one store, so a reader never sees half of one; two words may
 // be of two moments. One thread reads.
@@ -40,10 +41,11 @@ inline constexpr std::size_t kActivities = 7;
 
 struct Observation {
   pid_t pid = 0;              // the process that trains; 0: no step was taken yet
-  int64_t steps = 0;          // of this process
-  int64_t resumed_step = -1;  // the step that it continued from; -1: it is not known
+  int64_t steps = 0;          // of this process and those of the program before it
+  int64_t resumed_step = -1;  // the step that the program continued from; below 0: it is not known
   Activity activity = Activity::kStep;
-  double newest_step_at = 0;                  // seconds of CLOCK_MONOTONIC
+  bool may_wait_for_peers = false;  // in any activity: it runs ahead of collectives that it has started
+  double newest_step_at = 0;        // seconds of CLOCK_MONOTONIC
   std::array<double, kActivities> seconds{};  // in each activity that ended
   std::string error;                          // why the witness gave up; empty: it did not
 };

@@ -5,14 +5,15 @@ writes it. A module of PyTorch is observed once the program has imported it; a p
 `register_optimizer_step_post_hook` for the steps, and wrappers around `torch.autograd.backward`, `torch.nn.Module.eval`, `torch.save`, the iterators of
 a DataLoader, and the collectives of `torch.distributed` for the activities.
 
-Only the process that takes the first optimizer step writes, so workers of a DataLoader and processes that only help are ignored. The cost is a few
-stores per activity. An error of the witness switches it off and is written to the page; it never reaches the program.
+Only the process that takes the first optimizer step writes, also if the program has forked or started it, so workers of a DataLoader and processes that
+only help are ignored. The cost is a few stores per activity. An error of the witness switches it off and is written to the page; it never reaches the program.
 
 Python 3.9 or newer; PyTorch 2.4 or newer.
 """
 import functools
 import os
 import sys
+import weakref
 
 import lockstep_imports
 
@@ -20,7 +21,7 @@ import lockstep_imports
 STEP, DATA, BACKWARD, OPTIMIZER, EVALUATE, SAVE, COLLECTIVE = range(7)
 
 # Indices of the page's 64-bit words, as in page.h.
-MAGIC, PID, STEPS, RESUMED_STEP, ACTIVITY, LAST_STEP_AT, NANOSECONDS, ERROR = 0, 1, 2, 3, 4, 6, 8, 16
+MAGIC, PID, STEPS, RESUMED_STEP, ACTIVITY, MAY_WAIT, LAST_STEP_AT, NANOSECONDS, ERROR = 0, 1, 2, 3, 4, 5, 6, 8, 16
 ERROR_BYTES = 256
 PAGE_BYTES = 4096
 MAGIC_VALUE = 0x31305353454E5457  # "WTNESS01"
@@ -28,7 +29,7 @@ MAGIC_VALUE = 0x31305353454E5457  # "WTNESS01"
 COLLECTIVES = (
     "all_reduce", "reduce", "broadcast", "all_gather", "all_gather_into_tensor", "gather", "scatter", "reduce_scatter", "reduce_scatter_tensor",
     "all_to_all", "all_to_all_single", "barrier", "monitored_barrier", "all_gather_object", "gather_object", "broadcast_object_list",
-    "scatter_object_list", "send", "recv",
+    "scatter_object_list", "send", "recv", "isend", "irecv",
 )
 
 # Under which checkpoints name their step: PyTorch's tutorials, Lightning, nanoGPT, fairseq.
@@ -46,7 +47,9 @@ class Witness:
         self._clock = clock
         self._activity = STEP
         self._since = clock()
-        self._steps = {}  # of each optimizer
+        self._stepped = set()  # the optimizers that have taken a part in the newest step
+        self._works = weakref.WeakSet()  # collectives that the program has started and not waited for
+        self._runs_ahead = False
         self._writes = False
         self._is_compiling = None
         self.loaded_step = -1  # of the newest checkpoint that the program has loaded
@@ -65,15 +68,19 @@ class Witness:
         if self._is_traced():
             return
         try:
-            number = self._steps.get(id(optimizer), 0) + 1
-            self._steps[id(optimizer)] = number
+            # Several optimizers may take turns, as in a GAN, or follow one another, as in a cross-validation.
+            is_next = not self._stepped or id(optimizer) in self._stepped
+            if is_next:
+                self._stepped.clear()
+            self._stepped.add(id(optimizer))
             if not self._writes and not self._claim(optimizer):
                 return
             self.enter(STEP)
-            # Several optimizers may take turns, as in a GAN: the one with the most steps counts.
-            if number > self._words[STEPS]:
-                self._words[LAST_STEP_AT] = self._since
-                self._words[STEPS] = number
+            words = self._words
+            words[MAY_WAIT] = self._runs_ahead or self._has_unfinished_work()
+            if is_next:
+                words[LAST_STEP_AT] = self._since
+                words[STEPS] += 1
         except Exception as error:  # noqa: BLE001
             self.switch_off(error)
 
@@ -84,10 +91,37 @@ class Witness:
             self.enter = self.step = lambda *_: None
             return False
         lockstep_imports.write()
-        words[RESUMED_STEP] = max(_recorded_step(optimizer), self.loaded_step)
+        # Another process of the program may have taken steps before, which count.
+        words[RESUMED_STEP] = max(_recorded_step(optimizer), self.loaded_step) - words[STEPS]
+        self._runs_ahead = _has_peers() and _is_on_device(optimizer)
         words[PID] = os.getpid()
         self._writes = True
         return True
+
+    def started(self, work):
+        """Of a collective, None if it has ended; else the program waits for it later, by functions that are not observed."""
+        if not hasattr(work, "is_completed"):
+            return
+        try:
+            self._works.add(work)
+        except TypeError:  # there are no weak references to it
+            return
+        if self._writes:
+            self._words[MAY_WAIT] = 1
+
+    def _has_unfinished_work(self):
+        try:
+            unfinished = [work for work in self._works if not work.is_completed()]
+        except RuntimeError:  # another thread has started one meanwhile
+            return True
+        self._works = weakref.WeakSet(unfinished)
+        return bool(unfinished)
+
+    def forget(self):
+        """In a forked process, which may train itself unless the first one does."""
+        self._writes = False
+        self._stepped = set()
+        self._works = weakref.WeakSet()
 
     def enter(self, activity):
         """Begins `activity` and returns the one that it interrupts."""
@@ -110,7 +144,7 @@ class Witness:
             self._is_compiling = getattr(compiler, "is_compiling", lambda: False)
         return self._is_compiling()
 
-    def during(self, activity, function, after=None):
+    def during(self, activity, function, after=None, on_result=None):
         """`function`, in which the process does `activity`; then `after`, or what it did before."""
         witness = self
 
@@ -120,9 +154,12 @@ class Witness:
                 return function(*arguments, **keywords)
             before = witness.enter(activity)
             try:
-                return function(*arguments, **keywords)
+                result = function(*arguments, **keywords)
             finally:
                 witness.enter(before if after is None else after)
+            if on_result is not None:
+                on_result(result)
+            return result
 
         return observed
 
@@ -134,6 +171,17 @@ def _recorded_step(optimizer):
         if step is not None:
             return max(0, int(step) - 1)
     return -1
+
+
+def _has_peers():
+    distributed = sys.modules.get("torch.distributed")
+    return distributed is not None and distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
+
+
+def _is_on_device(optimizer):
+    """Whether the parameters are on a device, which computes and communicates while the host continues."""
+    parameters = (parameter for group in getattr(optimizer, "param_groups", ()) for parameter in group["params"])
+    return any(parameter.device.type != "cpu" for parameter in parameters)
 
 
 def _step_of(checkpoint):
@@ -224,7 +272,7 @@ def _observe_iterator(witness, kind):
 def _observe_collectives(witness, module):
     for name in COLLECTIVES:
         if callable(getattr(module, name, None)):
-            setattr(module, name, witness.during(COLLECTIVE, getattr(module, name)))
+            setattr(module, name, witness.during(COLLECTIVE, getattr(module, name), on_result=witness.started))
 
 
 # What is done once a module has been imported.
@@ -284,14 +332,8 @@ class ImportObserver:
             import time
             with open(self._path, "r+b") as page:
                 self._witness = Witness(mmap.mmap(page.fileno(), PAGE_BYTES), time.monotonic_ns)
-            # A forked worker of a DataLoader shares the page, but is not the process that trains.
-            os.register_at_fork(after_in_child=lambda: _forget(self._witness))
+            os.register_at_fork(after_in_child=self._witness.forget)
         return self._witness
-
-
-def _forget(witness):
-    witness._writes = False
-    witness.enter = witness.step = lambda *_: None
 
 
 def start():

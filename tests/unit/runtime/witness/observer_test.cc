@@ -115,6 +115,8 @@ TEST(AnswerFor, SaysWhetherTheProgramWaitsForItsPeers) {
   EXPECT_TRUE(AnswerFor({.activity = Activity::kBackward}).waits_for_peers);
   EXPECT_TRUE(AnswerFor({.activity = Activity::kCollective}).waits_for_peers);
   EXPECT_FALSE(AnswerFor({.activity = Activity::kStep}).waits_for_peers);
+  EXPECT_TRUE(AnswerFor({.activity = Activity::kStep, .may_wait_for_peers = true}).waits_for_peers)
+      << "on a GPU it waits where it reads a result";
   EXPECT_TRUE(AnswerFor({}).may_take_long);
 }
 

@@ -22,6 +22,7 @@ TEST(WitnessPage, IsEmptyBeforeTheFirstStep) {
   EXPECT_EQ(seen.pid, 0);
   EXPECT_EQ(seen.steps, 0);
   EXPECT_EQ(seen.resumed_step, -1);
+  EXPECT_FALSE(seen.may_wait_for_peers);
   EXPECT_EQ(seen.error, "");
 }
 
@@ -31,6 +32,7 @@ TEST(WitnessPage, ReadsWhatAnotherProcessWritesThroughItsPath) {
   Write(page, 2, 17);
   Write(page, 3, 100);
   Write(page, 4, static_cast<int64_t>(Activity::kSave));
+  Write(page, 5, 1);
   Write(page, 6, 2'500'000'000);
   Write(page, 8 + static_cast<int>(Activity::kBackward), 1'500'000'000);
   Write(page, 16, 0x6f6f6c);  // "loo"
@@ -39,6 +41,7 @@ TEST(WitnessPage, ReadsWhatAnotherProcessWritesThroughItsPath) {
   EXPECT_EQ(seen.steps, 17);
   EXPECT_EQ(seen.resumed_step, 100);
   EXPECT_EQ(seen.activity, Activity::kSave);
+  EXPECT_TRUE(seen.may_wait_for_peers);
   EXPECT_DOUBLE_EQ(seen.newest_step_at, 2.5);
   EXPECT_DOUBLE_EQ(seen.seconds.at(static_cast<std::size_t>(Activity::kBackward)), 1.5);
   EXPECT_EQ(seen.error, "loo");
