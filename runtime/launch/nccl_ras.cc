@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <cstring>
 #include <limits>
@@ -19,6 +18,7 @@
 #include "runtime/common/base/json.h"
 #include "runtime/common/base/strings.h"
 #include "runtime/common/http/address.h"
+#include "runtime/launch/descendants.h"
 
 namespace lockstep::launch {
 namespace {
@@ -38,7 +38,6 @@ constexpr std::size_t kMostRanks = 8;
 constexpr std::size_t kMostCommunicators = 3;
 constexpr std::size_t kLongestField = 64;
 constexpr std::size_t kLongestText = 500;
-constexpr int kMostGenerations = 64;
 
 // ---- the answer
 
@@ -298,25 +297,6 @@ Result<RasConnection> Greet(const std::vector<Address>& addresses, SteadyTime de
     return connection;
   }
   return last;
-}
-
-pid_t ParentOf(pid_t pid) {
-  const Result<std::string> stat = ReadFile("/proc/" + std::to_string(pid) + "/stat");
-  if (!stat.ok()) return 0;
-  // "7 (name) S 1 …"; the name may contain anything.
-  const std::size_t name_end = stat->rfind(')');
-  if (name_end == std::string::npos || name_end + 4 >= stat->size()) return 0;
-  pid_t parent = 0;
-  (void)std::from_chars(stat->data() + name_end + 4, stat->data() + stat->size(), parent);
-  return parent;
-}
-
-bool Descends(pid_t pid, pid_t ancestor) {
-  for (int i = 0; i < kMostGenerations && pid > 0; ++i) {
-    if (pid == ancestor) return true;
-    pid = ParentOf(pid);
-  }
-  return false;
 }
 
 }  // namespace

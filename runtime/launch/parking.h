@@ -49,6 +49,8 @@ class Parking {
   void Observe(const witness::Observation& seen, SteadyTime now);
   // Returns true if it was the parked interpreter that has ended.
   [[nodiscard]] bool HasEnded(const ChildExit& exit);
+  // 0: none is parked.
+  [[nodiscard]] pid_t pid() const { return parked_.has_value() ? parked_->pid : 0; }
 
  private:
   struct Interpreter {

@@ -17,6 +17,7 @@
 #include "runtime/common/protocol/control_link.h"
 #include "runtime/common/protocol/exit_codes.h"
 #include "runtime/launch/checkpoint_lookout.h"
+#include "runtime/launch/descendants.h"
 #include "runtime/launch/parking.h"
 #include "runtime/launch/process.h"
 #include "runtime/launch/program_life.h"
@@ -37,6 +38,8 @@ namespace {
 constexpr int kNotFound = 127;
 constexpr Milliseconds kObservationPeriod{100};
 constexpr Milliseconds kLastLook{2'000};
+// For what the program has left behind, after SIGKILL.
+constexpr Milliseconds kTimeToEnd{2'000};
 
 struct SupervisorGone {};
 struct ProgramDisconnected {};
@@ -58,6 +61,7 @@ class ProgramRank {
         link_(std::move(options_.control)) {}
 
   int Run() {
+    AdoptOrphans();
     // The supervisor decides about SIGTERM and SIGINT: it sends Stop, or closes the socket.
     SignalThread signals([] {}, [this](ChildExit exit) { events_.Push(exit); });
     link_.Start({.on_message = [this](protocol::ToRank message) { events_.Push(std::move(message)); },
@@ -79,7 +83,7 @@ class ProgramRank {
   void Handle(const ProgramEnd& end) { Execute(life_.On(end)); }
   void Handle(const ChildExit& exit) {
     if (parking_.HasEnded(exit) || exit.pid != pid_) return;
-    KillGroup(pid_, SIGKILL);  // processes left behind would hold devices that its successor needs
+    EndWhatItLeftBehind();
     pid_ = 0;
     next_observation_ = {};
     Observe();  // its last steps
@@ -90,8 +94,17 @@ class ProgramRank {
   }
   void Handle(const witness::TrainerStatus& status) { witness_.Take(status); }
   void Handle(const SupervisorGone&) {
-    KillGroup(pid_, SIGKILL);
+    EndWhatItLeftBehind();
     exit_code_ = static_cast<int>(protocol::ExitCode::kInfrastructure);
+  }
+  // Processes of the program hold devices and ports that its successor needs. A launcher such as torchrun gives each a
+  // session of its own, so their group is not enough.
+  void EndWhatItLeftBehind() {
+    const std::vector<pid_t> left = EndDescendants(parking_.pid(), kTimeToEnd);
+    if (left.empty()) return;
+    std::vector<std::string> pids;
+    for (const pid_t pid : left) pids.push_back(std::to_string(pid));
+    log::Warning("processes of the program cannot be ended", {{"pids", lockstep::Join(pids, " ")}});
   }
 
   void Execute(const ProgramActions& actions) {

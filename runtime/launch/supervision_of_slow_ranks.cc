@@ -14,8 +14,9 @@ using protocol::LeaveReason;
 
 // The time for a hanging rank to write its stack. A stopped process cannot.
 constexpr Milliseconds kStackTime{1'000};
-// The time for a program to be dead after its rank was asked to kill it; then the rank's process is killed.
-constexpr Milliseconds kProgramDeathTime{5'000};
+// The time for a program to be dead after its rank was asked to kill it, which also ends what the program has left behind,
+// and looks for its last checkpoint; then the rank's process is killed, and with it the interpreter that it has parked.
+constexpr Milliseconds kProgramDeathTime{10'000};
 // NCCL passes a question on between all its processes, each of which remembers the newest 64 (COLL_HISTORY_SIZE in its
 // src/ras/collectives.cc). With more at a time, an old one might be passed on again.
 constexpr int kMostPodsThatAsk = 32;

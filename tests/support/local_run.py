@@ -106,6 +106,10 @@ class Run:
     def ranks(self):
         return [pid for worker in self.workers() for pid, name in children(worker) if name == "lockstep-rank"]
 
+    def programs(self):
+        """Process ids of the commands, below the ranks that run them."""
+        return programs_of([pid for worker in self.workers() for pid, name in children(worker) if name == "lockstep"])
+
     def until(self, what, condition):
         end = time.monotonic() + LIMIT
         while time.monotonic() < end:

@@ -6,7 +6,7 @@ import urllib.request
 
 from build_folder import BIN
 from cases import ENDS_WITH_US, LIMIT
-from local_run import Run, children, logged, programs_of
+from local_run import Run, logged
 
 
 class ProgramRun(Run):
@@ -19,10 +19,6 @@ class ProgramRun(Run):
         self.process = subprocess.Popen(
             [*ENDS_WITH_US, f"{BIN}/lockstep", "run", "--nproc", str(nproc), "--folder", f"{folder}/run", "--", *map(str, command)],
             stdout=self.log, stderr=subprocess.STDOUT, env={**os.environ, "LOCKSTEP_SAMPLE_LEDGER": self.ledger, **(environment or {})})
-
-    def programs(self):
-        ranks = [pid for worker in self.workers() for pid, name in children(worker) if name == "lockstep"]
-        return programs_of(ranks)
 
     def newest_step(self):
         """According to `lockstep run`."""

@@ -23,7 +23,7 @@ import processes
 import torch_python
 from build_folder import BIN, BUILD
 from cases import ENDS_WITH_US, LIMIT, expect
-from local_run import Run, children, logged, programs_of
+from local_run import Run, children, logged
 
 FAKE_NVML = BUILD / "tests/support/libfake_nvml.so"
 HERE = pathlib.Path(__file__).resolve().parent
@@ -48,12 +48,6 @@ def manifest(folder, command, replicas=3, env=(), sections=None, nproc=1, gpus=0
 
 def sums(folder, steps, mischief="", **options):
     return manifest(folder, ["python3", str(SUMS), f"{folder}/ledger", str(steps), mischief], **options)
-
-
-def programs(run):
-    """Process ids of the commands, below the ranks that run them."""
-    ranks = [pid for worker in run.workers() for pid, name in children(worker) if name == "lockstep"]
-    return programs_of(ranks)
 
 
 def commits(run):
@@ -166,17 +160,47 @@ def test_shows_lines_as_they_are_where_asked_and_of_one_rank(folder):
 def test_begins_anew_in_place_when_one_is_killed(folder):
     with Run(folder, sums(folder, LONG, "killed")) as run:
         until_step(run, 10, in_round=1)
-        workers, before = run.workers(), programs(run)
+        workers, before = run.workers(), run.programs()
         expect(len(before) == 3, f"3 programs expected: {before}")
         os.kill(before[1], signal.SIGKILL)
         until_step(run, 10, in_round=2)
         expect(run.workers() == workers, "a pod was replaced")
-        after = programs(run)
+        after = run.programs()
         expect(len(after) == 3 and not set(after) & set(before), f"not all were started again: {before}, {after}")
         first, second = variables(folder, 0, 0), variables(folder, 1, 0)
         expect(first["MASTER_PORT"] != second["MASTER_PORT"], "the port of the dead round was used again")
         expect(second["LOCKSTEP_ROUND"] == "2", f"{second}")
         run.until("its word on why", lambda: "was ended by signal 9 (SIGKILL)" in run.output())
+
+
+# In the first round: processes that leave its group and its session, as those of torchrun do, and of which one loses its parent. Then it dies.
+LEAVES_BEHIND = """
+import os, signal, subprocess, sys
+folder = sys.argv[1]
+
+def is_running(pid):
+    try:
+        return open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+if os.environ["LOCKSTEP_ROUND"] == "1":
+    child = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    orphan = subprocess.run(["setsid", "sh", "-c", "sleep 600 >&2 & echo $!"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    with open(f"{folder}/left", "w") as left:
+        print(child.pid, orphan, file=left)
+    os.kill(os.getpid(), signal.SIGKILL)
+left = [pid for pid in map(int, open(f"{folder}/left").read().split()) if is_running(pid)]
+if left:
+    sys.exit(f"{left} are still there")
+"""
+
+
+def test_all_that_a_program_has_started_ends_with_it(folder):
+    limits = {"failurePolicy": {"inPlaceLimit": 1, "maxRestarts": 0}}
+    with Run(folder, manifest(folder, ["python3", "-c", LEAVES_BEHIND, folder], replicas=1, sections=limits)) as run:
+        expect_complete(run)
+    expect([record["exit_code"] for record in logged(folder, "rank failed")] == [137], f"{logged(folder, 'rank failed')}")
 
 
 def gpu_metrics(run):
@@ -219,7 +243,7 @@ def test_a_code_that_ends_our_own_ranks_for_good_is_tried_again(folder):
 def test_who_is_through_waits_and_begins_anew_with_the_one_that_fails(folder):
     with Run(folder, sums(folder, SHORT, "late")) as run:
         run.until("the late one", lambda: pathlib.Path(folder, "ledger", "is-late").exists())
-        run.until("the end of the others", lambda: len(programs(run)) == 1)
+        run.until("the end of the others", lambda: len(run.programs()) == 1)
         expect(len(run.workers()) == 3, "a pod has ended before all were through")
         waiting = [pid for worker in run.workers() for pid, name in children(worker) if name == "lockstep" and not children(pid)]
         before = cpu_seconds(waiting)
@@ -353,7 +377,7 @@ def test_an_unchanged_ddp_script_trains_on(folder):
     path = manifest(folder, [str(torch_python.python()), str(DDP), f"{folder}/ledger", "400"], replicas=2)
     with Run(folder, path) as run:
         until_step(run, 20, in_round=1, ranks=2)
-        os.kill(programs(run)[1], signal.SIGKILL)
+        os.kill(run.programs()[1], signal.SIGKILL)
         expect_complete(run)
     steps = {r["step"] for r in commits(run) if r["round"] == 2}
     expect(max(steps) == 399 and min(steps) > 0, f"steps {min(steps)} to {max(steps)} after the restart")
@@ -373,7 +397,7 @@ def events_of(run, pid):
 def test_a_program_that_joins_keeps_its_process_when_another_is_killed(folder):
     with Run(folder, joins(folder, sections={"elasticPolicy": {"minReplicas": 2, "maxReplicas": 3}})) as run:
         until_step(run, 10, in_round=1)
-        before = programs(run)
+        before = run.programs()
         killed = before[1]
         survivors = set(before) - {killed}
         pathlib.Path(run.ledger, "killed").touch()

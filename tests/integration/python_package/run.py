@@ -19,7 +19,7 @@ import ledger
 import torch_python
 from build_folder import BUILD
 from cases import LIMIT, expect
-from local_run import Run, children, logged, programs_of
+from local_run import Run, logged
 from program_run import ProgramRun
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -65,10 +65,6 @@ class ScriptRun(Run):
                      "elasticPolicy": {"minReplicas": min_ranks, "maxReplicas": ranks},
                      "failurePolicy": {"maxRestarts": 1000, "inPlaceLimit": 1000}, "rendezvous": {"heartbeatIntervalSeconds": 1}}}))
         super().__init__(folder, job, ENVIRONMENT)
-
-    def programs(self):
-        """Process ids of the scripts."""
-        return programs_of([pid for worker in self.workers() for pid, name in children(worker) if name == "lockstep"])
 
 
 class PackageRun(ScriptRun):
