@@ -4,11 +4,17 @@ LOCKSTEP_LONG=1 adds an hour in which nothing is wrong.
 """
 import contextlib
 import json
+import mmap
 import os
 import pathlib
+import select
 import signal
+import struct
 import subprocess
 import sys
+import time
+import types
+import venv
 
 import pytest
 
@@ -31,9 +37,12 @@ def train(folder, steps, *pauses, nproc=1, environment=None):
 
 def train_as_job(folder, steps, *pauses, **sections):
     """The same with two ranks by a manifest with these sections."""
-    command = [str(torch_python.python()), str(TRAIN), folder, str(steps), *pauses]
+    return run_as_job(folder, [torch_python.python(), TRAIN, folder, steps, *pauses], **sections)
+
+
+def run_as_job(folder, command, **sections):
     spec = {"nprocPerNode": 2, "rendezvous": {"heartbeatIntervalSeconds": 1}, **sections,
-            "worker": {"template": {"spec": {"containers": [{"name": "trainer", "image": "none", "command": command}]}}}}
+            "worker": {"template": {"spec": {"containers": [{"name": "trainer", "image": "none", "command": list(map(str, command))}]}}}}
     path = pathlib.Path(folder, "job.json")
     path.write_text(json.dumps({"apiVersion": "lockstep.dev/v1alpha1", "kind": "DistributedTrainingJob", "metadata": {"name": "seen"}, "spec": spec}))
     return Run(folder, path)
@@ -138,6 +147,137 @@ def test_its_newest_checkpoint_is_known(folder):
         expect(metric(folder, "lockstep_checkpoint_step") is None, "a step that the name does not have")
 
 
+FIRST_READ = 1 << 17  # bytes; the kernel asks for at least 8192
+
+
+@contextlib.contextmanager
+def hanging_file_system(path):
+    """Mounts a FUSE file system that answers nothing; returns a function that says whether anybody has asked it for something."""
+    os.mkdir(path)
+    device = os.open("/dev/fuse", os.O_RDWR)
+    try:
+        subprocess.run(["mount", "-i", "-t", "fuse", "-o", f"fd={device},rootmode=40000,user_id=0,group_id=0", "hangs", path], check=True, pass_fds=[device])
+        request, = struct.unpack_from("=Q", os.read(device, FIRST_READ), 8)  # FUSE_INIT; without an answer the kernel keeps the next ones to itself
+        os.write(device, struct.pack("=IiQ IIIIHHIIHHI7I", 80, 0, request, 7, 31, 0, 0, 0, 0, 4096, 1, 0, 0, 0, *[0] * 7))
+        yield lambda: bool(select.select([device], [], [], 0)[0])
+    finally:
+        os.close(device)  # all who wait get an error
+        subprocess.run(["umount", path], check=True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not os.path.exists("/dev/fuse"), reason="to mount a file system needs root and FUSE")
+def test_a_file_system_that_hangs_delays_nothing_but_its_checkpoints(folder):
+    checkpoints = f"{folder}/hangs"
+    with hanging_file_system(checkpoints) as is_asked, train_as_job(folder, LONG, observability={"checkpointFolder": checkpoints}) as run:
+        run.until("a look into the folder", is_asked)
+        until_step(run, folder, 30)
+        run.until("30 steps in the metrics", lambda: (metric(folder, "lockstep_train_step") or 0) >= 30)
+        os.kill(run.programs()[0], signal.SIGKILL)  # of rank 0, which looks
+        run.until("steps of the next round", lambda: steps_of(folder, 0, 2))
+        run.process.send_signal(signal.SIGTERM)
+        code = run.finish()
+        expect(code == 143, f"exit code {code}\n{run.output()[-4000:]}")
+
+
+# The rank that hangs has not begun the sum that the other one has begun, and whose result it needs. The host of a GPU waits like this in loss.item().
+WAITS_LATER = """
+import os, sys, time
+import torch
+import torch.distributed as dist
+dist.init_process_group("gloo")
+parameter = torch.nn.Parameter(torch.zeros(1))
+optimizer = torch.optim.SGD([parameter], lr=0.1)
+for step in range(100000):
+    (parameter ** 2).sum().backward()
+    optimizer.step()
+    while step == 20 and os.environ["RANK"] + os.environ["LOCKSTEP_ROUND"] == "11":
+        time.sleep(1)
+    work = dist.all_reduce(torch.ones(1), async_op=True)
+    while not work.is_completed():
+        time.sleep(0.01)
+    if step == 30 and os.environ["LOCKSTEP_ROUND"] == "2":
+        break
+dist.destroy_process_group()
+"""
+
+
+def test_a_rank_that_waits_for_a_sum_outside_of_a_collective_is_not_blamed(folder):
+    script = pathlib.Path(folder, "train.py")
+    script.write_text(WAITS_LATER)
+    with run_as_job(folder, [torch_python.python(), script], healthPolicy={"stepTimeoutSeconds": 3}) as run:
+        code = run.finish()
+        expect(code == 0, f"exit code {code}\n{run.output()[-4000:]}")
+    hangs = [(record["local_rank"], record["why"]) for record in logged(folder, "rank hangs")]
+    expect(hangs == [(1, "does not wait for its peers")], f"{hangs}")
+
+
+@pytest.mark.parametrize("device, world, may_wait", [("cuda", 2, 1), ("cuda", 1, 0), ("cpu", 2, 0)])
+def test_a_program_on_a_device_may_wait_for_its_peers_anywhere(monkeypatch, device, world, may_wait):
+    monkeypatch.syspath_prepend(HERE.parents[2] / "runtime/witness/python")
+    import lockstep_witness
+    distributed = types.SimpleNamespace(is_available=lambda: True, is_initialized=lambda: True, get_world_size=lambda: world)
+    monkeypatch.setitem(sys.modules, "torch.distributed", distributed)
+    page = mmap.mmap(-1, lockstep_witness.PAGE_BYTES)
+    words = memoryview(page).cast("q")
+    words[lockstep_witness.MAGIC] = lockstep_witness.MAGIC_VALUE
+    parameter = types.SimpleNamespace(device=types.SimpleNamespace(type=device))
+    lockstep_witness.Witness(page, time.monotonic_ns).step(types.SimpleNamespace(state={}, param_groups=[{"params": [parameter]}]), (), {})
+    expect(words[lockstep_witness.STEPS] == 1 and words[lockstep_witness.MAY_WAIT] == may_wait, f"{list(words[:8])}")
+
+
+# Each case calls train(), in as many processes as it likes.
+PROCESSES = """
+import os, subprocess, sys, time
+import torch
+import torch.multiprocessing as mp
+from torch.utils.data import DataLoader
+
+FOLDER = os.environ["FOLDER"]
+
+def train(index, steps, processes=1, workers=0, method=None):
+    parameter = torch.nn.Parameter(torch.zeros(1))
+    optimizer = torch.optim.SGD([parameter], lr=0.1)
+    for number in DataLoader(range(steps), num_workers=workers, multiprocessing_context=method):
+        (parameter * number).sum().backward()
+        optimizer.step()
+    open(f"{FOLDER}/trained-{index}", "w").close()
+    while not all(os.path.exists(f"{FOLDER}/trained-{other}") for other in range(processes)):
+        time.sleep(0.02)
+
+if __name__ == "__main__" and "child" in sys.argv:
+    train(0, 7)
+elif __name__ == "__main__":
+    CASE
+    open(f"{FOLDER}/done", "w").close()
+    while not os.path.exists(f"{FOLDER}/end"):
+        time.sleep(0.02)
+"""
+
+
+@pytest.mark.parametrize("case, steps", [
+    ("mp.start_processes(train, args=(7, 2), nprocs=2, start_method='fork')", [7]),
+    ("mp.spawn(train, args=(7, 2), nprocs=2)", [7]),
+    ("subprocess.run([sys.executable, __file__, 'child'], check=True)", [7]),
+    ("train(0, 5); mp.start_processes(train, args=(50,), nprocs=2, start_method='fork')", [5]),
+    ("train(0, 5); mp.spawn(train, args=(50,), nprocs=2)", [5]),
+    ("train(0, 9, workers=2, method='fork')", [9]),
+    ("train(0, 9, workers=2, method='spawn')", [9]),
+    ("[mp.spawn(train, args=(4,)) for _ in range(3)]", [12]),
+    ("[train(0, 20) for _ in range(3)]", [58, 59, 60]),  # where one optimizer follows another, the first step may be taken for a part of the last one
+], ids=["forks what trains", "spawns what trains", "starts a process that trains", "trains and forks", "trains and spawns", "forks loaders", "spawns loaders",
+        "spawns one after the other", "trains one model after the other"])
+def test_the_steps_of_one_process_count(folder, case, steps):
+    script = pathlib.Path(folder, "train.py")
+    script.write_text(PROCESSES.replace("CASE", case))
+    with ProgramRun(folder, torch_python.python(), script, environment={"FOLDER": str(folder)}) as run:
+        run.until("the end of all steps", lambda: os.path.exists(f"{folder}/done"))
+        run.until("the steps in the metrics", lambda: (metric(folder, "lockstep_train_step") or 0) >= steps[0])
+        pathlib.Path(folder, "end").touch()
+        code = run.finish()
+        expect(code == 0, f"exit code {code}\n{run.output()[-4000:]}")
+        expect(run.newest_step() in steps, f"{run.newest_step()} steps were seen")
+
+
 def run_python(folder, code, *options, python=None, **environment):
     """What a program under the witness writes, by `lockstep run`."""
     script = pathlib.Path(folder, "program.py")
@@ -180,9 +320,16 @@ def test_calls_the_sitecustomize_that_was_there(folder):
     "import sys; sys.path[:] = [p for p in sys.path if 'python' in p]; sys.meta_path[:] = sys.meta_path[1:]; import json",
     "import os; pid = os.fork(); os._exit(0) if pid == 0 else os.waitpid(pid, 0)",
     "raise SystemExit(0)",
-], ids=["clears the environment", "changes the paths", "forks", "ends at once"])
+    "for i in range(100): print('x' * (1 << 20), end='' if i % 9 else '\\n')",
+], ids=["clears the environment", "changes the paths", "forks", "ends at once", "prints megabytes"])
 def test_a_program_that_does_as_it_likes_runs(folder, code):
     run_python(folder, code)
+
+
+def test_an_interpreter_of_a_virtual_environment_is_observed(folder):
+    venv.create(f"{folder}/environment", symlinks=True)
+    code = "import sys; print('IN', sys.prefix, 'lockstep_witness' in sys.modules)"
+    expect(f"IN {folder}/environment True" in run_python(folder, code, python=f"{folder}/environment/bin/python"), "it was not observed")
 
 
 @pytest.mark.parametrize("option", ["-I", "-S", "-E"])
