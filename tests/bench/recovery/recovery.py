@@ -8,6 +8,7 @@ recovery.py [--programs FOLDER] [--turns N] [--kills N] [--only NAME…]    prin
 3 ranks over Gloo on this machine train the same model on the same global batch with the same checkpoint interval. The systems take
 turns; in each turn every rank in its order is killed, the next one when training runs again at full strength. All times are taken from the lines
 that ranks write when they have finished a step:
+  first step     start of the command -> each of 3 ranks has finished a step
   next step      kill -> the first step finished by a later membership
   full strength  kill -> each of 3 ranks has finished a step in one later membership
   steps again    steps finished before the kill that a later membership had to do again
@@ -99,15 +100,15 @@ def kill_one(system, commits, victim, steps):
 def turn(make, kills, dice):
     with tempfile.TemporaryDirectory(prefix="recovery-") as folder, make(folder) as system:
         commits = Commits(system.ledger)
-        settle(system, commits, 0, SETTLED + dice.randrange(TRAINING["checkpoint_steps"]))
+        first = settle(system, commits, 0, SETTLED + dice.randrange(TRAINING["checkpoint_steps"])) - system.started
         system.take_away()
-        return [kill_one(system, commits, i % RANKS, SETTLED + dice.randrange(TRAINING["checkpoint_steps"]))
+        return [(first, *kill_one(system, commits, i % RANKS, SETTLED + dice.randrange(TRAINING["checkpoint_steps"])))
                 for i in range(kills)]
 
 
 def show(name, results):
-    next_step, full, again = zip(*results)
-    print(f"{name}: next step {statistics.median(next_step):.3f} s ({min(next_step):.3f} to {max(next_step):.3f}), "
+    first, next_step, full, again = zip(*results)
+    print(f"{name}: first step {statistics.median(first):.2f} s ({min(first):.2f} to {max(first):.2f}), next step {statistics.median(next_step):.3f} s ({min(next_step):.3f} to {max(next_step):.3f}), "
           f"full strength {statistics.median(full):.2f} s ({min(full):.2f} to {max(full):.2f}), "
           f"steps again {statistics.median(again):.0f} ({min(again)} to {max(again)}), {len(results)} kills", flush=True)
 
@@ -144,8 +145,8 @@ def main():
     for ours in [name for name in ("lockstep", "package", "script") if name in names]:
         for name in names:
             if name != ours:
-                ratio = statistics.median(r[0] for r in results[name]) / statistics.median(r[0] for r in results[ours])
-                print(f"{name} / {ours}, medians to the next step: {ratio:.1f}")
+                first, following = (statistics.median(r[i] for r in results[name]) / statistics.median(r[i] for r in results[ours]) for i in range(2))
+                print(f"{name} / {ours}, medians to the first step: {first:.2f}, to the next step: {following:.1f}")
 
 
 if __name__ == "__main__":

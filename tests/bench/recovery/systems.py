@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
 import s3_server  # noqa: E402
@@ -28,6 +29,7 @@ class System:
         self.ledger = f"{folder}/ledger"
         os.makedirs(self.ledger)
         self.log = open(f"{folder}/output.txt", "a+")
+        self.started = time.time()
         self.processes = []
 
     def start(self, command, **environment):
