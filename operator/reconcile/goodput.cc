@@ -101,6 +101,18 @@ void CountUnfinishedAsLost(const Observed& observed, const api::TrainingJobStatu
   }
 }
 
+// A program of the user's counts as training from the start of its round, because one that no witness observes never reports a
+// step. The first step of one that is observed shows that it has only started until then.
+void CountStartAsLost(const Observed& observed, const api::TrainingJobStatus& status, GoodputLedger& ledger) {
+  const auto& before = observed.job.status.progress;
+  const bool is_first = status.progress && status.progress->step > 0 && (!before || before->step == 0);
+  if (observed.job.spec.training || !is_first) return;
+  double since_first_step = 0;
+  for (const auto& [phase, seconds] : observed.rendezvous.progress.phase_seconds) since_first_step += seconds;
+  ledger.CountAsLost(std::max(0.0, ledger.status().productive_seconds - since_first_step),
+                     ledger.lost().startup);
+}
+
 // Compares as the API server stores them, with rounded numbers. The exact value that a pass computes never
 // equals the stored one, and each write causes another pass.
 bool IsWrittenAlike(const api::TrainingJobStatus& a, const api::TrainingJobStatus& b) {
@@ -189,6 +201,7 @@ void ApplyGoodput(const Observed& observed, const Decision& decision, api::Train
   GoodputLedger ledger(*status.goodput);
   ledger.Book(decision.ended.value_or(observed.now), PassedSince(observed, activity, status, ledger));
   CountUnfinishedAsLost(observed, status, ledger);
+  CountStartAsLost(observed, status, ledger);
   // The time after the last step is for an evaluation and the last checkpoint.
   if (decision.finish_as == api::condition::kComplete && status.goodput->activity == Activity::kTraining)
     ledger.CountAsLost(observed.rendezvous.seconds_since_step, ledger.lost().checkpoint);

@@ -51,6 +51,22 @@ TEST(Goodput, FollowsAJobThroughItsLife) {
   EXPECT_DOUBLE_EQ(goodput.ratio, 0.86);
 }
 
+TEST(Goodput, AProgramHasOnlyStartedUntilItsFirstStep) {
+  JobWorld world;
+  world.observed().job.spec.training.reset();
+  world.Running(0).Running(1).Round(1, {0, 1}, 0);
+  (void)Pass(world, 0);
+  EXPECT_DOUBLE_EQ(Pass(world, 20).productive_seconds, 0) << "it is not written";
+  world.Round(1, {0, 1}, 5);
+  world.observed().rendezvous.progress.phase_seconds = {{"forward", 2}, {"backward_reduce", 1}};
+  const api::GoodputStatus first = Pass(world, 1);
+  EXPECT_DOUBLE_EQ(first.productive_seconds, 3);
+  EXPECT_DOUBLE_EQ(first.lost_seconds.startup, 18);
+  world.Round(1, {0, 1}, 50);
+  world.observed().rendezvous.last_progress_time += std::chrono::seconds(30);
+  EXPECT_DOUBLE_EQ(Pass(world, 30).productive_seconds, 33) << "once";
+}
+
 TEST(Goodput, WaitsForAPlaceUntilEveryPodThatStaysHasANode) {
   JobWorld world;
   world.Pending(0).Pending(1);
