@@ -63,24 +63,6 @@ def kill_a_rank(job, pod):
     return first - killed
 
 
-def expect_true_goodput(job, precision=0):
-    """All seconds add up to the time since the first admission, and the productive ones to those of the steps in the sample ledger.
-    `precision`: seconds by which the end of the training is known."""
-    status = job.status()
-    goodput = status["goodput"]
-    booked = goodput["productiveSeconds"] + sum(goodput["lostSeconds"].values())
-    wall = seconds(status["completionTime"]) - seconds(goodput["since"])
-    trained = ledger.productive_seconds(job.ledger)
-    print(f"     goodput: {goodput}, wall {wall}, by the ledger {trained:.1f}", flush=True)
-    expect(abs(booked - wall) <= 0.01 * wall + 1, f"{booked} s are booked of {wall} s")  # the times in the status are whole seconds
-    expect(abs(goodput["productiveSeconds"] - trained) <= 0.02 * wall + precision,
-           f"{goodput['productiveSeconds']} s are booked as productive, the ledger has {trained:.1f} s of {wall} s")
-
-
-def seconds(text):
-    return time.mktime(time.strptime(text.split(".")[0].rstrip("Z"), "%Y-%m-%dT%H:%M:%S"))
-
-
 def expect_records(job, *pods):
     records = job.status()["restarts"]
     for pod in pods:
@@ -108,7 +90,7 @@ def check_outage(name, epochs, outage_seconds):
         job.until_complete()
         job.expect_exactly_once()
         expect_records(job, *pods)
-        expect_true_goodput(job)
+        job.expect_true_goodput()
 
 
 def until_nodes_are_ready():
@@ -142,7 +124,7 @@ def test_books_the_standstill_of_a_pod_that_nobody_could_replace():
         job.expect_exactly_once()
         records = job.status()["restarts"]
         expect(any(r.get("recoverySeconds", 0) >= 15 for r in records), f"no record has the 15 s: {records}")
-        expect_true_goodput(job)
+        job.expect_true_goodput()
 
 
 def test_reports_the_end_of_a_job_that_no_operator_saw():
@@ -161,4 +143,4 @@ def test_reports_the_end_of_a_job_that_no_operator_saw():
         expect(status["progress"]["step"] == last, f"the last step is {last}: {status['progress']}")
         expect(status["checkpoint"]["step"] == last, f"the last step is {last}: {status['checkpoint']}")
         expect_records(job, victim)
-        expect_true_goodput(job, precision=1)  # the kubelet reports whole seconds
+        job.expect_true_goodput(precision=1)  # the kubelet reports whole seconds

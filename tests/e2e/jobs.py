@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import urllib.parse
 import urllib.request
 
@@ -328,6 +329,22 @@ class Job:
         training = self.job["spec"]["training"]
         problems = ledger.check_exactly_once(self.ledger, self.samples(), training["globalBatchSize"], training["epochs"])
         expect(not problems, "; ".join(problems))
+
+    def expect_true_goodput(self, precision=0):
+        """All seconds add up to the time since the first admission, and the productive ones to those of the steps in the sample ledger.
+        `precision`: seconds by which the end of the training is known."""
+        def seconds(text):
+            return time.mktime(time.strptime(text.split(".")[0].rstrip("Z"), "%Y-%m-%dT%H:%M:%S"))
+
+        status = self.status()
+        goodput = status["goodput"]
+        booked = goodput["productiveSeconds"] + sum(goodput["lostSeconds"].values())
+        wall = seconds(status["completionTime"]) - seconds(goodput["since"])
+        trained = ledger.productive_seconds(self.ledger)
+        print(f"     goodput: {goodput}, wall {wall}, by the ledger {trained:.1f}", flush=True)
+        expect(abs(booked - wall) <= 0.01 * wall + 1, f"{booked} s are booked of {wall} s")  # the times in the status are whole seconds
+        expect(abs(goodput["productiveSeconds"] - trained) <= 0.02 * wall + precision,
+               f"{goodput['productiveSeconds']} s are booked as productive, the ledger has {trained:.1f} s of {wall} s")
 
     def pause_after(self, moment):
         """Seconds from a wall time to the next step that a rank committed."""

@@ -1,6 +1,7 @@
 """Programs that know nothing of Lockstep, as jobs: an ordinary Python DDP script in an image with Debian's Python, one process of
-it killed; a Trainer of Hugging Face, stopped and killed; and a shell script under the Pod Security Standard "restricted".
+it killed; a Trainer of Hugging Face, stopped and killed; and shell scripts, one of them under the Pod Security Standard "restricted".
 """
+import json
 import pathlib
 
 import jobs
@@ -54,6 +55,7 @@ def test_starts_again_in_its_pods_when_a_process_is_killed():
         made = {r["step"] for r in job.commits()}
         expect(made == set(range(steps)), f"{len(made)} steps")
         job.until("the last step in the status", lambda: job.status()["progress"]["step"] == steps)
+        job.expect_true_goodput(precision=3)  # of the start of the program a heartbeat says when it ended
 
 
 def test_hugging_faces_trainer_is_seen_and_judged_and_continues_from_its_own_checkpoint():
@@ -78,11 +80,12 @@ def test_hugging_faces_trainer_is_seen_and_judged_and_continues_from_its_own_che
             job.until("a parked interpreter in each pod", lambda: said("an interpreter is parked") >= 2 * number)
             before = progress()["step"]
             job.kill({victim: pythons(job, victim)}, signal_name)
-            job.until(f"record {number} in status.restarts", lambda: len(restarts()) == number)
+            # With its first step: only then have all programs of the next round started.
+            record = job.until(f"recovery {number}", lambda: len(restarts()) == number and "recoverySeconds" in restarts()[0] and restarts()[0])
             job.until("a step after those before", lambda: progress()["step"] > before)
             parking = [line for log in job.logs().values() for line in log.splitlines() if "parked" in line]
             expect(said("the program starts in the parked interpreter") >= 2 * number, "a program began from nothing:\n" + "\n".join(parking))
-            return job.until("its recovery", lambda: "recoverySeconds" in restarts()[0] and restarts()[0])
+            return record
 
         job.until("loss, epoch and number of steps", lambda: progress().get("totalSteps") == 100000 and "loss" in progress())
         job.until("a checkpoint of some steps", lambda: stored() >= 200 and progress().get("step", 0) >= 200)
@@ -95,6 +98,38 @@ def test_hugging_faces_trainer_is_seen_and_judged_and_continues_from_its_own_che
         expect(stopped["cause"] == "Hang" and stopped["ranks"] == [0], f"{stopped}")
         expect(job.uids() == uids, "pods were replaced")
         print(f"Trainer in pods: killed {killed}; stopped {stopped}")
+
+
+# Keeps each notice that it gets: one without a signal, and the one that comes with SIGTERM.
+KEEPS_NOTICES = f"""
+keep() {{ cat $LOCKSTEP_NOTICE_FILE >{jobs.LEDGER}/partial && mv {jobs.LEDGER}/partial {jobs.LEDGER}/$1; }}
+trap 'keep at-the-end; exit 0' TERM
+touch {jobs.LEDGER}/runs
+while [ "$(cat $LOCKSTEP_NOTICE_FILE)" = '{{}}' ]; do sleep 0.1; done
+keep before
+while true; do sleep 0.1; done
+"""
+SPOT_TAINT = "aws-node-termination-handler/spot-itn"
+
+
+def test_a_program_learns_that_its_node_departs_and_that_the_node_is_drained():
+    with jobs.running(program("departs", ["sh", "-c", KEEPS_NOTICES], replicas=1), with_ledger=True) as job:
+        def notice(name):
+            path = pathlib.Path(job.ledger, name)
+            return json.loads(job.until(f"the notice {name}", lambda: path.exists() and path.read_text()))
+
+        job.until("the program", pathlib.Path(job.ledger, "runs").exists)
+        [node] = {pod["spec"]["nodeName"] for pod in job.pods()}
+        try:
+            jobs.kubectl("taint", "node", node, f"{SPOT_TAINT}=i-1:NoSchedule")
+            departs = notice("before")
+            jobs.kubectl("drain", node, f"--pod-selector=lockstep.dev/job={job.name}", "--force", "--delete-emptydir-data")
+            ends = notice("at-the-end")
+        finally:
+            jobs.kubectl("uncordon", node)
+            jobs.kubectl("taint", "node", node, f"{SPOT_TAINT}-")
+    expect(departs["reason"] == "NodeDeparts" and departs["detail"] == f"the node has the taint {SPOT_TAINT}", f"{departs}")
+    expect(ends["reason"] == "Termination" and 0 < ends["secondsLeft"] <= 120, f"{ends}")
 
 
 def test_an_exit_code_fails_the_job_by_a_rule():
