@@ -39,6 +39,13 @@ class Step:
         """The mean loss of this rank's samples, for the job's status and metrics. Before `backward()`; later, the value is not used."""
         self.loss = float(loss.detach() if isinstance(loss, torch.Tensor) else loss)
 
+    def total(self, value: float) -> float:
+        """The sum of a number over all ranks, each of which calls this at the same point of the step.
+
+        >>> tokens = step.total(float((batch.targets != -100).sum()))
+        """
+        return self._job.total(value)
+
     def accumulate(self, batch: Batch, size: int) -> typing.Iterator[Batch]:
         """The micro-batches of the batch; gradients are added up over the ranks in the backward pass of the last one only.
 

@@ -4,7 +4,6 @@ LOCKSTEP_CHAOS_FAULTS=100 makes test_random_faults long; LOCKSTEP_CHAOS_SEED cho
 """
 import contextlib
 import functools
-import json
 import os
 import pathlib
 import random
@@ -17,18 +16,16 @@ import pytest
 
 import ledger
 import torch_python
-from build_folder import BUILD
 from cases import LIMIT, expect
-from local_run import Run, logged
+from local_run import logged
+from package_run import ENVIRONMENT, RANKS, ScriptRun, final, repeated, slowly, until_steps
 from program_run import ProgramRun
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 TRAIN = HERE / "train.py"
-ENVIRONMENT = {"PYTHONPATH": str(BUILD / "python"), "OMP_NUM_THREADS": "1"}
 SAMPLES, BATCH, STEPS_PER_EPOCH = 2017, 32, 64
 SHORT, LONG = 2, 16  # epochs; LONG: some seconds, and five minutes while FOLDER/slowly exists
-RANKS = 3
 SAVE_EVERY, AVERAGE_EVERY = 5, 10  # as train.py has them
 HELD = 15  # seconds: longer than the least bound of a step, 10 s, and the 2 s for an answer
 FAULTS, SEED = int(os.environ.get("LOCKSTEP_CHAOS_FAULTS", 4)), int(os.environ.get("LOCKSTEP_CHAOS_SEED", 1))
@@ -49,46 +46,11 @@ def alone(epochs):
         return final(folder, 0)
 
 
-def final(folder, rank):
-    return json.loads(pathlib.Path(folder, f"final-{rank}.json").read_text())
-
-
-class ScriptRun(Run):
-    """`lockstep run` of a script with a rank in each worker."""
-
-    def __init__(self, folder, ranks, min_ranks, *command):
-        container = {"name": "trainer", "image": "none", "command": [str(torch_python.python()), *map(str, command)]}
-        job = pathlib.Path(folder, "job.json")
-        job.write_text(json.dumps({
-            "apiVersion": "lockstep.dev/v1alpha1", "kind": "DistributedTrainingJob", "metadata": {"name": "package"},
-            "spec": {"worker": {"replicas": ranks, "template": {"spec": {"containers": [container]}}},
-                     "elasticPolicy": {"minReplicas": min_ranks, "maxReplicas": ranks},
-                     "failurePolicy": {"maxRestarts": 1000, "inPlaceLimit": 1000}, "rendezvous": {"heartbeatIntervalSeconds": 1}}}))
-        super().__init__(folder, job, ENVIRONMENT)
-
-
 class PackageRun(ScriptRun):
-    """train.py in three workers."""
+    """Of train.py."""
 
     def __init__(self, folder, epochs, *more):
-        super().__init__(folder, RANKS, 1, TRAIN, folder, epochs, *more)
-
-
-@contextlib.contextmanager
-def slowly(folder):
-    """For as long as something is done to the ranks."""
-    path = pathlib.Path(folder, "slowly")
-    path.touch()
-    yield
-    path.unlink()
-
-
-def until_steps(run, more=5, after=0):
-    """All ranks train in a round after that one and have finished some steps there. Returns the round."""
-    number = run.until_joined(RANKS, after=after)
-    begin = ledger.newest_commit(run.ledger)
-    run.until_step(begin + more)
-    return number
+        super().__init__(folder, TRAIN, epochs, *more)
 
 
 def expect_complete(run, folder, epochs, wanted=None):
@@ -147,15 +109,6 @@ def test_survivors_keep_process_and_state(folder):
         sources = [record["state_from"] for record in logged(folder, "rank entered the round")]
         expect(sources.count("fresh") == RANKS and sources.count("peer") == 2, f"the ranks took their states from {sources}")
         expect(repeated(run.ledger) <= 2, f"{repeated(run.ledger)} finished steps were done again")
-
-
-def repeated(folder):
-    """Steps that were committed in more than one round."""
-    rounds = {}
-    for record in ledger.read(folder):
-        if record["event"] == "commit":
-            rounds.setdefault(record["step"], set()).add(record["round"])
-    return sum(len(found) - 1 for found in rounds.values())
 
 
 @functools.cache
@@ -286,7 +239,7 @@ def test_an_unchanged_script_restarts_from_memory(folder):
 
 def test_an_unchanged_script_restarts_from_the_copy_in_another_worker(folder):
     """As after the loss of a pod, with all memory of its ranks."""
-    with ScriptRun(folder, 2, 2, HERE / "fsdp.py", folder) as run:
+    with ScriptRun(folder, HERE / "fsdp.py", ranks=2, minimum=2) as run:
         expect_continues(run, folder, lambda: os.kill(run.workers()[1], signal.SIGKILL))
 
 

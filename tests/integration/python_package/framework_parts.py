@@ -1,0 +1,140 @@
+"""The integrations of frameworks, in one process; frameworks.py starts it in an interpreter that has them."""
+import lightning
+import pytest
+import torch
+import transformers
+
+import lockstep
+import lockstep.lightning
+import lockstep.transformers
+from lockstep.frameworks import does_nothing
+from with_lightning import Linear
+from with_trainer import Counting
+
+MICRO, BATCH, SAMPLES = 4, 8, 20
+STEPS = 6  # two epochs
+
+
+def trainer(folder, data=None, **arguments):
+    model = transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=31, n_positions=16, n_embd=8, n_layer=1, n_head=2, bos_token_id=0, eos_token_id=0))
+    return transformers.Trainer(model, transformers.TrainingArguments(**{
+        "output_dir": str(folder), "num_train_epochs": 2, "per_device_train_batch_size": MICRO, "use_cpu": True, "report_to": "none", "disable_tqdm": True,
+        "save_strategy": "no", **arguments}), train_dataset=data or Counting(SAMPLES))
+
+
+def updates_of(optimizer):
+    return {int(state["step"]) for state in optimizer.state.values()}
+
+
+def finish_elsewhere(job, monkeypatch):
+    """The step under way fails as if another rank had left the round; the state of a rank that has finished it has arrived."""
+    def survives(_):
+        job._open_step = None
+        job.finished_steps += 1
+        return True
+    monkeypatch.setattr(job, "survives", survives)
+
+
+class FailsOnce:
+    def __init__(self, monkeypatch, elsewhere):
+        self.calls, self.monkeypatch, self.elsewhere = 0, monkeypatch, elsewhere
+
+    def __call__(self, job):
+        self.calls += 1
+        if self.calls != 5:  # the first micro-batch of the third step
+            return
+        if self.elsewhere:
+            finish_elsewhere(job, self.monkeypatch)
+        else:
+            self.monkeypatch.setattr(job, "survives", lambda _: True)
+        raise RuntimeError("a rank has left the round")
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_trainer_repeats_a_step_or_skips_what_another_rank_has_finished(tmp_path, monkeypatch, elsewhere):
+    fails = FailsOnce(monkeypatch, elsewhere)
+
+    class Mine(transformers.Trainer):
+        def compute_loss(self, *args, **kwargs):
+            fails(self.job)
+            return super().compute_loss(*args, **kwargs)
+    mine = trainer(tmp_path)
+    mine.__class__ = Mine
+    lockstep.transformers.attach(mine, global_batch_size=BATCH)
+    done = mine.train()
+    made = STEPS - 1 if elsewhere else STEPS
+    assert (done.global_step, mine.job.finished_steps) == (STEPS, STEPS)
+    assert mine.lr_scheduler.last_epoch == made and updates_of(mine.optimizer) == {made}
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_lightning_repeats_a_step_or_skips_what_another_rank_has_finished(tmp_path, monkeypatch, elsewhere):
+    fails = FailsOnce(monkeypatch, elsewhere)
+
+    class Mine(Linear):
+        def training_step(self, batch, index):
+            fails(self.trainer.strategy.job)
+            return super().training_step(batch, index)
+
+        def on_train_batch_end(self, *_):
+            pass
+    strategy = lockstep.lightning.LockstepStrategy(global_batch_size=BATCH)
+    mine = lightning.Trainer(strategy=strategy, max_epochs=2, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
+                             enable_model_summary=False, default_root_dir=tmp_path)
+    mine.fit(Mine(), points())
+    made = STEPS - 1 if elsewhere else STEPS
+    assert (mine.global_step, strategy.job.finished_steps) == (STEPS, STEPS)
+    assert mine.lr_scheduler_configs[0].scheduler.last_epoch == made and updates_of(mine.optimizers[0]) == {made}
+
+
+def points(**options):
+    data = torch.utils.data.TensorDataset(torch.rand(SAMPLES, 32), torch.randint(2, (SAMPLES,)))
+    return torch.utils.data.DataLoader(data, **{"batch_size": MICRO, "shuffle": True, **options})
+
+
+class Stream(torch.utils.data.IterableDataset):
+    def __iter__(self):
+        return iter([])
+
+
+@pytest.mark.parametrize("arguments, message", [
+    ({"gradient_accumulation_steps": 2}, "gradient_accumulation_steps=2: leave it out"),
+    ({"auto_find_batch_size": True}, "not supported with lockstep.transformers.attach: auto_find_batch_size"),
+    ({"data": Stream(), "max_steps": 3}, "an IterableDataset have no positions"),
+])
+def test_mistakes_with_trainer_are_named(tmp_path, arguments, message):
+    with pytest.raises(lockstep.LockstepError, match=message):
+        lockstep.transformers.attach(trainer(tmp_path, **arguments), global_batch_size=BATCH)
+
+
+def test_an_order_that_cannot_be_divided_is_named(tmp_path):
+    mine = trainer(tmp_path, train_sampling_strategy="group_by_length")
+    lockstep.transformers.attach(mine, global_batch_size=BATCH)
+    with pytest.raises(lockstep.LockstepError, match="the order of a LengthGroupedSampler cannot be divided among ranks"):
+        mine.train()
+
+
+@pytest.mark.parametrize("arguments, loader, message", [
+    ({"accumulate_grad_batches": 2}, {}, "accumulate_grad_batches=2: leave it out"),
+    ({"limit_train_batches": 2}, {}, "not supported with LockstepStrategy: limit_train_batches"),
+    ({"max_epochs": -1}, {}, "needs max_epochs or max_steps"),
+    ({}, {"batch_size": None}, "a DataLoader with a batch_size"),
+])
+def test_mistakes_with_lightning_are_named(tmp_path, arguments, loader, message):
+    mine = lightning.Trainer(**{"strategy": lockstep.lightning.LockstepStrategy(global_batch_size=BATCH), "max_epochs": 1, "accelerator": "cpu", "logger": False,
+                                "enable_checkpointing": False, "default_root_dir": tmp_path, **arguments})
+    with pytest.raises(lockstep.LockstepError, match=message):
+        mine.fit(Linear(), points(**loader, **({"shuffle": False} if loader else {})))
+
+
+def test_a_method_that_does_nothing_is_there_again():
+    class Counter:
+        count = 0
+
+        def step(self):
+            self.count += 1
+    counter = Counter()
+    with does_nothing(counter, "step"):
+        counter.step()
+    counter.step()
+    assert counter.count == 1 and "step" not in vars(counter)

@@ -1,0 +1,64 @@
+"""Hugging Face's Trainer and Lightning as ranks of an elastic job: scripts with two lines more, whose ranks are killed."""
+import os
+import pathlib
+import signal
+import subprocess
+import tempfile
+
+import pytest
+
+import ledger
+import package_run
+import torch_python
+from cases import LIMIT, expect
+from package_run import RANKS, ScriptRun, final, repeated, slowly, until_steps
+
+HERE = pathlib.Path(__file__).resolve().parent
+ENVIRONMENT = {**package_run.ENVIRONMENT, "PYTHONPATH": f"{package_run.ENVIRONMENT['PYTHONPATH']}:{torch_python.frameworks()}", "HF_HUB_OFFLINE": "1"}
+SAMPLES, BATCH, STEPS_PER_EPOCH, EPOCHS = 401, 16, 26, 12  # as the scripts have them; EPOCHS: so that it does not end before it was killed twice
+SAVE_EVERY = 20
+
+
+def alone(script, folder):
+    """What one process comes to, started without Lockstep."""
+    done = subprocess.run([torch_python.python(), HERE / script, folder, str(EPOCHS)], capture_output=True, text=True, timeout=LIMIT,
+                          env={**os.environ, **ENVIRONMENT})
+    expect(done.returncode == 0, done.stderr[-4000:])
+    return final(folder, 0)
+
+
+def test_parts(folder):
+    done = subprocess.run([torch_python.python(), "-m", "pytest", "-q", "-p", "no:cacheprovider", HERE / "framework_parts.py"], cwd=folder,
+                          capture_output=True, text=True, timeout=LIMIT, env={**os.environ, **ENVIRONMENT})
+    expect(done.returncode == 0, f"{done.stdout[-4000:]}{done.stderr[-2000:]}")
+
+
+@pytest.mark.parametrize("script", ["with_trainer.py", "with_lightning.py"])
+def test_survivors_keep_process_and_state(folder, script):
+    with ScriptRun(folder, HERE / script, EPOCHS, environment=ENVIRONMENT) as run:
+        with slowly(folder):
+            number = until_steps(run, more=STEPS_PER_EPOCH - 4)  # so that the new rank begins in another epoch
+            before = run.programs()
+            os.kill(before[0], signal.SIGKILL)  # the one that logs and saves
+            number = until_steps(run, after=number)
+            expect(set(before[1:]) <= set(run.programs()), f"other processes than the killed one were replaced: {before}, {run.programs()}")
+            expect(repeated(run.ledger) <= 1, f"{repeated(run.ledger)} finished steps were done again")
+            run.until("a checkpoint is not being written", lambda: ledger.newest_commit(run.ledger) % SAVE_EVERY == SAVE_EVERY // 2)
+            reached = ledger.newest_commit(run.ledger)
+            for pid in run.programs():
+                os.kill(pid, signal.SIGKILL)
+            until_steps(run, after=number)
+            first = min(r["step"] for r in ledger.read(run.ledger) if r["event"] == "commit" and r["round"] > number)
+            expect(first == reached // SAVE_EVERY * SAVE_EVERY, f"after step {reached} they continued with step {first}")
+        code = run.finish()
+        expect(code == 0, f"exit code {code}\n{run.output()[-4000:]}")
+        problems = ledger.check_exactly_once(run.ledger, SAMPLES, BATCH, EPOCHS)
+        expect(not problems, "; ".join(problems))
+    with tempfile.TemporaryDirectory(prefix="lockstep-alone-") as quiet:
+        wanted = alone(script, quiet)
+    for rank in range(RANKS):
+        found = final(folder, rank)
+        for name in wanted.keys() - {"pid", "world", "weights"}:
+            expect(found[name] == wanted[name], f"rank {rank}: {name} is {found[name]}, of one process {wanted[name]}")
+        apart = max(abs(a - b) for a, b in zip(found["weights"], wanted["weights"]))
+        expect(apart < 1e-3, f"rank {rank}: weights differ by {apart} from those of one process")

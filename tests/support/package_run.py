@@ -1,0 +1,62 @@
+"""A `lockstep run` of a script that joins its job by the Python package, with one rank in each of its workers; what becomes of it."""
+import contextlib
+import json
+import pathlib
+
+import ledger
+import torch_python
+from build_folder import BUILD
+from local_run import Run, children, programs_of
+
+ENVIRONMENT = {"PYTHONPATH": str(BUILD / "python"), "OMP_NUM_THREADS": "1"}
+RANKS = 3
+
+
+class ScriptRun(Run):
+    """The script gets the folder and the arguments."""
+
+    def __init__(self, folder, script, *arguments, environment=ENVIRONMENT, ranks=RANKS, minimum=1):
+        command = [str(torch_python.python()), str(script), folder, *map(str, arguments)]
+        container = {"name": "trainer", "image": "none", "command": command}
+        job = pathlib.Path(folder, "job.json")
+        job.write_text(json.dumps({
+            "apiVersion": "lockstep.dev/v1alpha1", "kind": "DistributedTrainingJob", "metadata": {"name": "package"},
+            "spec": {"worker": {"replicas": ranks, "template": {"spec": {"containers": [container]}}},
+                     "elasticPolicy": {"minReplicas": minimum, "maxReplicas": ranks},
+                     "failurePolicy": {"maxRestarts": 1000, "inPlaceLimit": 1000}, "rendezvous": {"heartbeatIntervalSeconds": 1}}}))
+        super().__init__(folder, job, environment)
+
+    def programs(self):
+        """Process ids of the scripts."""
+        return programs_of([pid for worker in self.workers() for pid, name in children(worker) if name == "lockstep"])
+
+
+@contextlib.contextmanager
+def slowly(folder):
+    """For as long as something is done to the ranks."""
+    path = pathlib.Path(folder, "slowly")
+    path.touch()
+    yield
+    path.unlink()
+
+
+def until_steps(run, more=5, after=0):
+    """All ranks train in a round after that one and have finished some steps there. Returns the round."""
+    number = run.until_joined(RANKS, after=after)
+    begin = ledger.newest_commit(run.ledger)
+    run.until_step(begin + more)
+    return number
+
+
+def repeated(folder):
+    """Steps that were committed in more than one round."""
+    rounds = {}
+    for record in ledger.read(folder):
+        if record["event"] == "commit":
+            rounds.setdefault(record["step"], set()).add(record["round"])
+    return sum(len(found) - 1 for found in rounds.values())
+
+
+def final(folder, rank):
+    """What the script of the rank came to."""
+    return json.loads(pathlib.Path(folder, f"final-{rank}.json").read_text())
