@@ -45,6 +45,7 @@ class Round:
         self.world: int = assignment["world"]
         self.device = device
         self.failure: str | None = None  # why the round is over; None: it is not
+        self.is_connected = False  # all ranks have arrived
         self._store_at: tuple[str, int] = (assignment["storeHost"], assignment["storePort"])
         self._aborts_by_itself = device.type == "cuda"
         self._lock = threading.Lock()
@@ -63,6 +64,7 @@ class Round:
         # All are here before any of them waits for another one where an abort cannot reach it.
         store.add("arrived", 1)
         self._until("all ranks of the round", lambda: store.add("arrived", 0) == self.world)
+        self.is_connected = True
         dist.init_process_group("nccl" if self._aborts_by_itself else "gloo", store=store, rank=self.rank, world_size=self.world,
                                 timeout=_COLLECTIVE_LIMIT)
 

@@ -1,12 +1,14 @@
 """The package's parts, in one process; run.py starts it in an interpreter that has PyTorch."""
 import copy
 import queue
+import socket
 import threading
 
 import pytest
 import torch
 
 import lockstep
+from lockstep.control import Control
 from lockstep.rounds import Round, listen
 from lockstep.state import State
 
@@ -94,6 +96,24 @@ def test_an_abort_ends_the_wait_for_a_rank_that_does_not_come():
         with pytest.raises(RuntimeError, match="while waiting for all ranks of the round: a rank has left the round"):
             waits.connect(listener)
         abort.join()
+
+
+def test_a_rank_that_waits_for_the_others_of_a_round_leaves_when_the_round_is_over(monkeypatch):
+    """One of them may have ended before it joined, and come to the next round only."""
+    monkeypatch.setattr(Control, "_read", lambda self: None)
+    with socket.socket(socket.AF_UNIX) as supervisor, listen() as listener:
+        supervisor.bind("")  # the kernel chooses an abstract name
+        supervisor.listen()
+        control = Control(supervisor.getsockname()[1:].decode())
+        place = {"type": "assignment", "round": 3, "rank": 0, "world": 2, "storeHost": "127.0.0.1", "storePort": listener.getsockname()[1]}
+        control._handle(place)
+        waits = Round(control.wait_for_assignment(), torch.device("cpu"))
+        control.attach(waits)
+        over = threading.Timer(0.2, control._handle, [{"type": "roundOver", "round": 3, "mode": 0}])  # the fault: when it is over
+        over.start()
+        with pytest.raises(RuntimeError, match="while waiting for all ranks of the round: a rank has left the round"):
+            waits.connect(listener)
+        over.join()
 
 
 def test_mistakes_are_named():
