@@ -17,9 +17,10 @@ import lightning.pytorch
 import torch
 from lightning.pytorch.strategies import SingleDeviceStrategy
 from lightning.pytorch.trainer.states import TrainerFn
-from lightning.pytorch.utilities.rank_zero import rank_zero_only
+from lightning.pytorch.utilities import rank_zero_only
 
 from lockstep.batches import Batch
+from lockstep.control import SOCKET
 from lockstep.errors import LockstepError
 from lockstep.frameworks import Schedule, ShareLoader, does_nothing, without_sync
 from lockstep.job import Job, join
@@ -39,6 +40,8 @@ class LockstepStrategy(SingleDeviceStrategy):
     def __init__(self, global_batch_size: int, *, seed: int = 0, device: torch.device | str | None = None, **ddp: typing.Any) -> None:
         if global_batch_size < 1:
             raise LockstepError(f"global_batch_size must be at least 1, not {global_batch_size}")
+        if SOCKET not in os.environ and int(os.environ.get("WORLD_SIZE", 1)) > 1:
+            raise LockstepError("LockstepStrategy makes the process group by itself: start the script with `lockstep run` or as a job, not with torchrun")
         local_rank = int(os.environ.get("LOCAL_RANK", 0))
         super().__init__(device or (torch.device("cuda", local_rank) if torch.cuda.is_available() else "cpu"))
         self.job: Job | None = None
@@ -59,7 +62,8 @@ class LockstepStrategy(SingleDeviceStrategy):
 
     def take_rank(self, rank: int) -> None:
         """It decides who logs and saves."""
-        self.global_rank = rank_zero_only.rank = rank
+        self.global_rank = rank
+        rank_zero_only.rank = rank  # type: ignore[attr-defined]
 
     @property
     def is_global_zero(self) -> bool:
@@ -75,7 +79,8 @@ class LockstepStrategy(SingleDeviceStrategy):
             raise LockstepError("fit() can be called only once with a LockstepStrategy")
         unsupported = {
             "automatic_optimization = False": not self.lightning_module.automatic_optimization, "limit_train_batches": trainer.limit_train_batches != 1.0,
-            "overfit_batches": trainer.overfit_batches != 0.0, "reload_dataloaders_every_n_epochs": trainer.reload_dataloaders_every_n_epochs != 0,
+            "overfit_batches": getattr(trainer, "overfit_batches", 0) != 0,
+            "reload_dataloaders_every_n_epochs": getattr(trainer, "reload_dataloaders_every_n_epochs", 0) != 0,
             "precision=\"16-mixed\" (\"bf16-mixed\" is supported)": getattr(self.precision_plugin, "scaler", None) is not None}
         found = [name for name, is_set in unsupported.items() if is_set]
         if found:
@@ -107,7 +112,8 @@ class LockstepStrategy(SingleDeviceStrategy):
     def optimizer_step(self, optimizer: torch.optim.Optimizer, closure: typing.Callable[[], typing.Any], model: typing.Any = None,
                        **kwargs: typing.Any) -> typing.Any:
         assert self.job is not None and self._loader is not None
-        wanted = batch = self._loader.newest
+        wanted = self._loader.newest
+        batch: Batch | None = wanted
         result = None
         while True:
             assert batch is not None

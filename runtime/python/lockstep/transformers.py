@@ -15,10 +15,11 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import logging
 import os
 import typing
 
-import accelerate
+import accelerate  # type: ignore[import-untyped]
 import torch
 import transformers
 from transformers.trainer_callback import ExportableState
@@ -54,7 +55,7 @@ def attach(trainer: transformers.Trainer, *, global_batch_size: int) -> None:
     _check(trainer)
     kind = type(trainer)
     trainer.__class__ = type(kind.__name__, (_ElasticTrainer, kind), {})
-    trainer._begin(global_batch_size)
+    typing.cast(_ElasticTrainer, trainer)._begin(global_batch_size)
 
 
 def _check(trainer: transformers.Trainer) -> None:
@@ -89,7 +90,7 @@ class _Loader(ShareLoader):
         return self.of_epoch(self.epoch)
 
 
-class _ElasticTrainer(transformers.Trainer):  # type: ignore[misc]
+class _ElasticTrainer(transformers.Trainer):
     """What a Trainer becomes by `attach`. Its methods are those that Trainer's manual names for overriding, except where a comment says why."""
 
     def _begin(self, global_batch_size: int) -> None:
@@ -116,11 +117,12 @@ class _ElasticTrainer(transformers.Trainer):  # type: ignore[misc]
 
     def join(self) -> None:
         """When the model, the optimizer and the scheduler are there, and a checkpoint is loaded if one was named."""
-        optimizer = self.optimizer
+        model, optimizer, scheduler = self.model, self.optimizer, self.lr_scheduler
+        assert model is not None and optimizer is not None and scheduler is not None
         while isinstance(optimizer, accelerate.optimizer.AcceleratedOptimizer):
             optimizer = optimizer.optimizer
         ddp = self.accelerator.ddp_handler.to_kwargs() if self.accelerator.ddp_handler is not None else {}
-        self.job = join(self.model, optimizer, self.lr_scheduler, self._progress, step=self.state.global_step, ddp=ddp)
+        self.job = join(model, optimizer, scheduler, self._progress, step=self.state.global_step, ddp=ddp)
         self._progress.is_complete = True
         self._loader.begin(self.job, self.state.max_steps)
         self._take_rank(self.job)
@@ -152,7 +154,7 @@ class _ElasticTrainer(transformers.Trainer):  # type: ignore[misc]
         self._take_rank(self.job)
         return batches, None
 
-    def training_step(self, model: torch.nn.Module, inputs: Batch, num_items_in_batch: typing.Any = None) -> torch.Tensor:
+    def training_step(self, model: torch.nn.Module, inputs: typing.Any, num_items_in_batch: typing.Any = None) -> torch.Tensor:
         assert self.job is not None
         batch: Batch = inputs
         while True:
@@ -180,7 +182,7 @@ class _ElasticTrainer(transformers.Trainer):  # type: ignore[misc]
             items = torch.tensor(total * batch.weight if batch.ids else 1.0, device=self.args.device)
         self._reported = step if batch.ids else None  # the loss of a sample that counts nothing may be NaN
         for micro_batch, part, is_last in self._loader.micro_batches(batch):
-            self.current_gradient_accumulation_steps = 1 / part  # by which Trainer divides a mean over the micro-batch
+            self.current_gradient_accumulation_steps = 1 / part  # type: ignore[assignment]  # Trainer divides a mean over the micro-batch by it
             with without_sync(job, is_last):
                 super().training_step(job.model, micro_batch, items)
         if step.has_totals:
@@ -196,6 +198,7 @@ class _ElasticTrainer(transformers.Trainer):  # type: ignore[misc]
 
     def _without_update(self) -> contextlib.ExitStack:
         """For a step that another rank has finished, whose state this one has received: the Trainer counts it, and logs and saves what is due."""
+        assert self.optimizer is not None
         self._schedule = Schedule(self.optimizer, [self.lr_scheduler])
         stack = contextlib.ExitStack()
         stack.callback(self._schedule.restore)
@@ -208,11 +211,12 @@ class _ElasticTrainer(transformers.Trainer):  # type: ignore[misc]
         under_way.close()
         self.state.epoch = self.state.global_step / len(self._loader)
 
-    def floating_point_ops(self, inputs: Batch) -> float:
-        of_this_rank = 0.0
-        for micro_batch in inputs.data:
+    def floating_point_ops(self, inputs: typing.Any) -> int:
+        batch: Batch = inputs
+        of_this_rank = 0
+        for micro_batch in batch.data:
             of_this_rank += super().floating_point_ops(micro_batch)
-        return of_this_rank / inputs.weight if inputs.weight > 0 else 0.0
+        return round(of_this_rank / batch.weight) if batch.weight > 0 else 0
 
     # Without a barrier the others cannot know when the files of rank 0 are complete, and Trainer would let each single process write them.
 
@@ -227,7 +231,7 @@ class _ElasticTrainer(transformers.Trainer):  # type: ignore[misc]
             super()._load_best_model()
 
 
-class _Flow(transformers.TrainerCallback):  # type: ignore[misc]
+class _Flow(transformers.TrainerCallback):
     """Called before all other callbacks."""
 
     def __init__(self, trainer: _ElasticTrainer) -> None:
@@ -244,7 +248,7 @@ class _Flow(transformers.TrainerCallback):  # type: ignore[misc]
             # The others have finished epochs that the Trainer of this rank passes through now, without samples.
             self.callbacks, trainer.callback_handler.callbacks = trainer.callback_handler.callbacks, [self]
             self._verbosity = transformers.utils.logging.get_verbosity()
-            transformers.utils.logging.set_verbosity_error()
+            transformers.utils.logging.set_verbosity(logging.ERROR)
 
     def on_step_end(self, args: typing.Any, state: transformers.TrainerState, control: transformers.TrainerControl, **_: typing.Any) -> None:
         self._trainer.finish_step()
@@ -312,7 +316,7 @@ def _start_as_single_process(start: typing.Callable[..., None]) -> typing.Callab
 def _see_one_gpu(local_rank: int, ranks: int) -> None:
     """A single process would use all GPUs of the pod."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(ranks)))).split(",")
-    if len(visible) == ranks > 1 and not torch.cuda.is_initialized():
+    if len(visible) == ranks > 1 and not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         os.environ["CUDA_VISIBLE_DEVICES"] = visible[local_rank]
 
 

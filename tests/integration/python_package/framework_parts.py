@@ -127,6 +127,12 @@ def test_mistakes_with_lightning_are_named(tmp_path, arguments, loader, message)
         mine.fit(Linear(), points(**loader, **({"shuffle": False} if loader else {})))
 
 
+def test_a_start_by_torchrun_is_named(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(lockstep.LockstepError, match="start the script with `lockstep run` or as a job, not with torchrun"):
+        lockstep.lightning.LockstepStrategy(global_batch_size=BATCH)
+
+
 def test_a_method_that_does_nothing_is_there_again():
     class Counter:
         count = 0

@@ -11,6 +11,7 @@ import ledger
 import package_run
 import torch_python
 from cases import LIMIT, expect
+from local_run import logged
 from package_run import RANKS, ScriptRun, final, repeated, slowly, until_steps
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -37,11 +38,13 @@ def test_parts(folder):
 def test_survivors_keep_process_and_state(folder, script):
     with ScriptRun(folder, HERE / script, EPOCHS, environment=ENVIRONMENT) as run:
         with slowly(folder):
-            number = until_steps(run, more=STEPS_PER_EPOCH - 4)  # so that the new rank begins in another epoch
+            number = until_steps(run, more=STEPS_PER_EPOCH + 1)  # so that the new rank begins in another epoch
             before = run.programs()
             os.kill(before[0], signal.SIGKILL)  # the one that logs and saves
             number = until_steps(run, after=number)
             expect(set(before[1:]) <= set(run.programs()), f"other processes than the killed one were replaced: {before}, {run.programs()}")
+            entered = [record["step"] for record in logged(folder, "rank entered the round") if record["state_from"] == "peer"]
+            expect(len(entered) == 1 and entered[0] > STEPS_PER_EPOCH, f"ranks that took their state from another one: {entered}")
             expect(repeated(run.ledger) <= 1, f"{repeated(run.ledger)} finished steps were done again")
             run.until("a checkpoint is not being written", lambda: ledger.newest_commit(run.ledger) % SAVE_EVERY == SAVE_EVERY // 2)
             reached = ledger.newest_commit(run.ledger)
