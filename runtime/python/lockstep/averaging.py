@@ -49,6 +49,12 @@ class Averaging(typing.Protocol):
 
     def before_update(self, optimizer: torch.optim.Optimizer) -> None: ...
 
+    def total(self, value: float) -> float:
+        """The sum over the ranks that take the step together."""
+
+    def mean_loss(self, step: Step) -> float:
+        """Of these ranks, after the backward pass."""
+
     def finish(self, step: Step) -> Final | None:
         """The step has made its updates. None: it is not final yet, or the round has failed and it was taken back."""
 

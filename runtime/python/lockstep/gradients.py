@@ -60,6 +60,17 @@ class GradientAveraging:
         if self._undo is not None:
             self._undo.remember()
 
+    def total(self, value: float) -> float:
+        if self._round is None:
+            return value
+        return float(self._round.all_reduce(torch.tensor([value], dtype=torch.float64, device=self._round.device)).wait())
+
+    def mean_loss(self, step: Step) -> float:
+        if self._totals is not None:
+            with contextlib.suppress(RuntimeError):  # the round has failed after the sum of the gradients; the step counts
+                return float(self._totals.wait()[2])
+        return step.loss
+
     def finish(self, step: Step) -> Final:
         if self._round is not None and self._totals is None:
             raise LockstepError("the step had no backward pass through job.model, so its gradients were not added up over the ranks")

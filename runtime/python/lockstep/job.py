@@ -261,6 +261,12 @@ class Job:
         if step.batch is not None:
             self._ledger.contribute(step.number, step.batch.ids)
 
+    def total(self, value: float) -> float:
+        return self._averaging.total(value)
+
+    def mean_loss(self, step: Step) -> float:
+        return self._averaging.mean_loss(step)
+
     def commits(self, step: Step) -> bool:
         """The optimizer has made its update. False: the round has failed, and the step was taken back."""
         final = self._averaging.finish(step)

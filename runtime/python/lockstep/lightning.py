@@ -10,6 +10,7 @@ transaction, which is repeated with the new share of this rank after the loss of
 """
 from __future__ import annotations
 
+import functools
 import os
 import typing
 
@@ -112,22 +113,20 @@ class LockstepStrategy(SingleDeviceStrategy):
     def optimizer_step(self, optimizer: torch.optim.Optimizer, closure: typing.Callable[[], typing.Any], model: typing.Any = None,
                        **kwargs: typing.Any) -> typing.Any:
         assert self.job is not None and self._loader is not None
-        wanted = self._loader.newest
-        batch: Batch | None = wanted
+        batch = wanted = self._loader.newest
         result = None
         while True:
-            assert batch is not None
             with self.job.step() as self._step:
-                def run(batch: Batch = batch) -> typing.Any:
-                    return self._run_micro_batches(optimizer, closure, batch)
+                run = functools.partial(self._run_micro_batches, optimizer, closure, batch)
                 result = super().optimizer_step(optimizer, run, model, **kwargs)
             is_committed = self._step.is_committed
             self._step = self._inputs = None
             if is_committed:
                 return result
-            batch = self._loader.read()
-            if batch is None or batch.step != wanted.step:
+            again = self._loader.read()
+            if again is None or again.step != wanted.step:
                 return self._without_update(optimizer, closure)
+            batch = again
 
     def _run_micro_batches(self, optimizer: torch.optim.Optimizer, closure: typing.Callable[[], typing.Any], batch: Batch) -> typing.Any:
         assert self.job is not None and self._loader is not None

@@ -40,11 +40,15 @@ class Step:
         self.loss = float(loss.detach() if isinstance(loss, torch.Tensor) else loss)
 
     def total(self, value: float) -> float:
-        """The sum of a number over all ranks, each of which calls this at the same point of the step.
+        """The sum of a number over all ranks, each of which calls this at the same point of the step. With `average_every`, each rank gets its own.
 
         >>> tokens = step.total(float((batch.targets != -100).sum()))
         """
         return self._job.total(value)
+
+    def mean_loss(self) -> float:
+        """Of what the ranks have reported, weighted by their samples. After `backward()`. With `average_every`, each rank gets its own."""
+        return self._job.mean_loss(self)
 
     def accumulate(self, batch: Batch, size: int) -> typing.Iterator[Batch]:
         """The micro-batches of the batch; gradients are added up over the ranks in the backward pass of the last one only.

@@ -185,10 +185,7 @@ class _ElasticTrainer(transformers.Trainer):
             self.current_gradient_accumulation_steps = 1 / part  # type: ignore[assignment]  # Trainer divides a mean over the micro-batch by it
             with without_sync(job, is_last):
                 super().training_step(job.model, micro_batch, items)
-        if step.has_totals:
-            with contextlib.suppress(RuntimeError):  # the round has failed after the sum of the gradients; the step counts
-                return step.totals()[2]
-        return step.loss
+        return step.mean_loss()
 
     def _backward(self, backward: typing.Callable[..., None], loss: torch.Tensor, **kwargs: typing.Any) -> None:
         """In place of Accelerator's: the one point at which the loss is known before its gradients are added up."""

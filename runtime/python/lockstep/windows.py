@@ -75,6 +75,12 @@ class WindowAveraging:
                 for parameter in group["params"]:
                     parameter.grad = None
 
+    def total(self, value: float) -> float:
+        return value
+
+    def mean_loss(self, step: Step) -> float:
+        return step.loss
+
     def finish(self, step: Step) -> Final | None:
         for buffer, before in zip(self.model.buffers(), self._buffers_before):
             buffer.copy_(before)

@@ -29,8 +29,8 @@ def updates_of(optimizer):
 def finish_elsewhere(job, monkeypatch):
     """The step under way fails as if another rank had left the round; the state of a rank that has finished it has arrived."""
     def survives(_):
-        job._open_step = None
-        job.finished_steps += 1
+        job._averaging.step = None
+        job._state.step += 1
         return True
     monkeypatch.setattr(job, "survives", survives)
 
