@@ -112,10 +112,12 @@ class Job:
         return self._state.step + self._averaging.open_steps
 
     def batches(self, dataset: torch.utils.data.Dataset[typing.Any], global_batch_size: int, *, epochs: int | None = None, steps: int | None = None,
-                seed: int = 0, shuffle: bool = True, drop_last: bool = False, **loader: typing.Any) -> Batches:
+                seed: int = 0, shuffle: bool = True, drop_last: bool = False,
+                make_loader: typing.Callable[..., typing.Iterable[typing.Any]] = torch.utils.data.DataLoader, **loader: typing.Any) -> Batches:
         """This rank's share of each step, each sample once in an epoch.
 
-        Either `epochs` or `steps` says how long. `loader`: arguments of DataLoader, such as `num_workers`, `collate_fn`, `pin_memory`.
+        Either `epochs` or `steps` says how long. `loader`: arguments of DataLoader, such as `num_workers`, `collate_fn`, `pin_memory`. `make_loader`:
+        another class than DataLoader, which gets the same arguments: the data set, `batch_sampler` and `loader`.
 
         >>> for batch in job.batches(dataset, global_batch_size=256, epochs=4, num_workers=2):
         ...     with job.step(): ...
@@ -128,9 +130,9 @@ class Job:
         count = steps if steps is not None else (epochs or 0) * plan.steps_per_epoch
         begin, self._loop_begin = self._loop_begin, self._loop_begin + count
         self.progress.total_steps, self.progress.steps_per_epoch = self._loop_begin, plan.steps_per_epoch
-        if loader.get("num_workers"):
+        if loader.get("num_workers") and make_loader is torch.utils.data.DataLoader:
             loader.setdefault("persistent_workers", True)
-        return Batches(self, plan, begin, count, lambda shares: torch.utils.data.DataLoader(dataset, batch_sampler=shares, **loader))
+        return Batches(self, plan, begin, count, lambda shares: make_loader(dataset, batch_sampler=shares, **loader))
 
     def step(self) -> Step:
         """One optimizer step as a transaction: either it counts on all ranks, or it is repeated with the same samples.

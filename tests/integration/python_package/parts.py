@@ -160,6 +160,22 @@ def test_alone_it_trains_as_one_process(workers):
     assert job.finished_steps == 6 and sorted(seen) == sorted(2 * list(range(10)))
 
 
+def test_a_loader_of_another_class_reads_the_samples():
+    made = []
+
+    class Loader(torch.utils.data.DataLoader):
+        def __init__(self, *arguments, **more):
+            super().__init__(*arguments, **more)
+            made.append(self)
+    network = model()
+    job = lockstep.join(network)
+    data = torch.utils.data.TensorDataset(torch.rand(10, 4))
+    for batch in job.batches(data, 4, epochs=1, make_loader=Loader, collate_fn=lambda samples: torch.stack([sample for sample, in samples])):
+        with job.step():
+            job.model(batch.data).sum().backward()
+    assert job.finished_steps == 3 and [each.dataset for each in made] == [data]
+
+
 def test_an_error_of_the_script_is_not_swallowed():
     job = lockstep.join(model())
     with pytest.raises(ZeroDivisionError), job.step():
