@@ -103,6 +103,7 @@ class ProgramRank {
     const std::vector<pid_t> left = EndDescendants(parking_.pid(), kTimeToEnd);
     if (left.empty()) return;
     std::vector<std::string> pids;
+    pids.reserve(left.size());
     for (const pid_t pid : left) pids.push_back(std::to_string(pid));
     log::Warning("processes of the program cannot be ended", {{"pids", lockstep::Join(pids, " ")}});
   }
