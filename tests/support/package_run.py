@@ -6,7 +6,7 @@ import pathlib
 import ledger
 import torch_python
 from build_folder import BUILD
-from local_run import Run, children, programs_of
+from local_run import Run
 
 ENVIRONMENT = {"PYTHONPATH": str(BUILD / "python"), "OMP_NUM_THREADS": "1"}
 RANKS = 3
@@ -25,10 +25,6 @@ class ScriptRun(Run):
                      "elasticPolicy": {"minReplicas": minimum, "maxReplicas": ranks},
                      "failurePolicy": {"maxRestarts": 1000, "inPlaceLimit": 1000}, "rendezvous": {"heartbeatIntervalSeconds": 1}}}))
         super().__init__(folder, job, environment)
-
-    def programs(self):
-        """Process ids of the scripts."""
-        return programs_of([pid for worker in self.workers() for pid, name in children(worker) if name == "lockstep"])
 
 
 @contextlib.contextmanager

@@ -58,7 +58,8 @@ class Writer(FileSystemWriter):
     """Saves the state after `step` steps. To be made for each save, by all ranks.
 
     `folder`: a folder, or a URI such as s3://bucket/run (storage.py). `keep`: how many checkpoints stay there. `stores`: False keeps it in memory
-    only. `copies`: 2 keeps each part in the memory of another pod, too, as long as there are several pods. `on_stored` is called with the URI of the checkpoint when all of it is stored, usually on a thread of its own, on the rank that coordinates.
+    only. `copies`: 2 keeps each part in the memory of another pod, too, as long as there are several pods. `on_stored` is called with the URI of
+    the checkpoint when all of it is stored, usually on a thread of its own, on the rank that coordinates.
     """
 
     def __init__(self, folder: str | os.PathLike[str], step: int, *, keep: int = 3, stores: bool = True, copies: int = 1,
@@ -121,9 +122,9 @@ class Writer(FileSystemWriter):
         if self._mode is not _Mode.AT_ONCE:
             self._begin_storing(storing.lengths_of(metadata))
             return
-        storing.remove_others(self._storage, self._step, storing.lengths_of(metadata), self._keep)
         if self._on_stored is not None:
             self._on_stored(self._storage.uri_of(self._step))
+        storing.remove_others(self._storage, self._step, storing.lengths_of(metadata), self._keep)
 
     def _begin_storing(self, files: dict[str, int] | None) -> None:
         assert self._segment is not None

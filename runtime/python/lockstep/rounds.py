@@ -155,7 +155,7 @@ class BrokenRounds:
         self._count = 0
 
     def broke(self, reason: str) -> None:
-        """Waits for as long as is sensible before the next round. LockstepError: it does not make sense to go on."""
+        """Waits before the next round, longer each time. LockstepError: too many rounds broke."""
         self._count += 1
         if self._count > _BROKEN_AT_MOST:
             raise LockstepError(f"{self._count} rounds broke without a step between; the last one: {reason}")

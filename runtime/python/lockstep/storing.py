@@ -109,9 +109,9 @@ def _store(save: Save, patience: float) -> None:
     _wait_for(save, save.files, patience)
     _write(save, METADATA)
     save.is_stored = True
-    remove_others(save.storage, save.step, save.files, save.keep)
     if save.on_stored is not None:
         save.on_stored(save.storage.uri_of(save.step))
+    remove_others(save.storage, save.step, save.files, save.keep)
 
 
 def _write(save: Save, name: str) -> None:
@@ -133,6 +133,13 @@ def _wait_for(save: Save, files: dict[str, int], patience: float) -> None:
 def remove_others(storage: Storage, step: int, files: typing.Collection[str], keep: int) -> None:
     """When all `files` of a step are stored: of older checkpoints all but the newest `keep`; what interrupted saves of this step and of older
     ones have left."""
+    try:
+        _remove_others(storage, step, files, keep)
+    except OSError as error:  # the next save removes them
+        log.warning("older checkpoints in %s are not removed: %s", storage.uri, error)
+
+
+def _remove_others(storage: Storage, step: int, files: typing.Collection[str], keep: int) -> None:
     named = {name + suffix for name in (*files, METADATA) for suffix in ("", _SUMS)}
     steps = storage.steps()
     storage.remove(step, steps[step].keys() - named)

@@ -270,6 +270,24 @@ def test_training_continues_when_the_bucket_answers_again(program, bucket, monke
     assert not faults
 
 
+@pytest.mark.parametrize("at_once", [False, True])
+def test_one_is_stored_although_older_ones_cannot_be_removed(program, bucket, monkeypatch, caplog, at_once):
+    folder, uri = bucket
+    save(uri, step=10)
+    until_stored(folder, 10)
+
+    def away(self, *_):
+        raise OSError("AWS Error NETWORK_CONNECTION")
+    monkeypatch.setattr(storage.Bucket, "remove", away)
+    if at_once:
+        monkeypatch.setattr(checkpoint_writer, "library", lambda: type("Full", (), {"lockstep_available_memory": staticmethod(lambda: 1000.0)}))
+    stored = []
+    save(uri, step=20, keep=1, on_stored=stored.append)
+    until_stored(folder, 20)
+    assert stored == [f"{uri}/{stored_at(folder, 20).name}"]
+    assert f"older checkpoints in {uri} are not removed" in caplog.text and "is not stored" not in caplog.text
+
+
 def test_mistakes_in_a_uri_are_named(program, bucket, monkeypatch):
     with pytest.raises(lockstep.LockstepError, match="ftp://bucket/run: .*; write s3://bucket/run"):
         checkpoint.Writer("ftp://bucket/run", 1)
