@@ -133,8 +133,9 @@ class Segment:
         file = self.files[name]
         return os.pread(self._file, max(0, min(length, file.bytes - offset)), file.offset + offset)
 
-    def open(self, name: str) -> Reading:
-        return Reading(name, self._file, self.files[name].offset, self.files[name].bytes)
+    def open(self, name: str, offset: int = 0, length: int | None = None) -> Reading:
+        file = self.files[name]
+        return Reading(name, self._file, file.offset + offset, file.bytes - offset if length is None else length)
 
     def damage(self, names: set[str]) -> str | None:
         """What of these files does not have its checksum any more."""

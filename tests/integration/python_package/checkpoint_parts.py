@@ -1,4 +1,5 @@
 """Checkpoints in memory and in the folder; run.py starts it in an interpreter that has PyTorch."""
+import io
 import os
 import pathlib
 import socket
@@ -13,7 +14,7 @@ import torch.distributed.checkpoint as dcp
 import torch.multiprocessing
 
 import lockstep
-from lockstep import checkpoint, checkpoint_writer, copies, memory, storage, storing
+from lockstep import checkpoint, checkpoint_writer, copies, memory, saved_tensor, storage, storing
 from lockstep.saved_state import SavedState
 from lockstep.state import State
 
@@ -87,6 +88,33 @@ def test_the_next_process_finds_it_in_memory(program, nowhere):
     save(nowhere)
     program()
     assert load(nowhere) == (STEP, 1.0, 1.0)
+
+
+LARGE = torch.arange(3 << 18, dtype=torch.float32).view(1024, -1)
+
+
+@pytest.mark.parametrize("kind, loads", [(torch.float32, 0), (torch.int64, 0), (torch.complex64, 1), ("transposed", 1), ("parameter", 0)], ids=str)
+def test_a_large_plain_tensor_is_read_without_torch_load(program, nowhere, monkeypatch, kind, loads):
+    saved = {"transposed": LARGE.t(), "parameter": torch.nn.Parameter(LARGE)}.get(kind, LARGE.to(kind) if isinstance(kind, torch.dtype) else None)
+    dcp.save({"tensor": saved}, storage_writer=checkpoint.Writer(nowhere, STEP), no_dist=True)
+    program()
+    calls = []
+    load_it = torch.load
+    monkeypatch.setattr(torch, "load", lambda *arguments, **more: calls.append(arguments) or load_it(*arguments, **more))
+    found = {"tensor": torch.zeros_like(saved)}
+    dcp.load(found, storage_reader=checkpoint.Reader(nowhere, no_dist=True), no_dist=True)
+    assert torch.equal(found["tensor"], saved)
+    assert len(calls) == loads
+
+
+def test_rows_of_a_tensor_are_read_and_columns_left_to_torch_load():
+    file = io.BytesIO()
+    torch.save(LARGE[5:], file)  # which begins inside of its storage
+    rows, columns = torch.zeros(7, LARGE.shape[1]), torch.zeros(1019, 3)
+    assert saved_tensor.read_into(rows, file, torch.Size([2, 0]))
+    assert torch.equal(rows, LARGE[7:14])
+    assert not saved_tensor.read_into(columns, file, torch.Size([0, 4]))
+    assert not saved_tensor.read_into(torch.zeros(LARGE.shape, dtype=torch.float64), file, torch.Size([0, 0]))
 
 
 def test_two_segments_hold_the_newest_and_the_one_before(program, nowhere):
