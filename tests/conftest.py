@@ -1,4 +1,5 @@
 """What all tests in Python have of pytest."""
+import resource
 import tempfile
 
 import pytest
@@ -11,6 +12,12 @@ def folder():
     """The name of a folder for one case, which goes with it."""
     with tempfile.TemporaryDirectory(prefix="lockstep-test-") as name:
         yield name
+
+
+def pytest_terminal_summary(terminalreporter):
+    """What a suite costs, on a machine where it shares the processors: its own seconds and those of the processes that it has waited for."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    terminalreporter.write_line(f"{sum(each.ru_utime + each.ru_stime for each in used):.0f} s of processor time")
 
 
 @pytest.hookimpl(trylast=True)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """A few minutes of two jobs in a cluster, with enough happening to them that every panel has something to show; then record.py.
 
-    tests/e2e/with-cluster bash -c 'tests/e2e/install-lockstep && tests/dashboards/eventful.py ANSWERS.json'
-    tests/e2e/with-cluster bash -c 'tests/e2e/install-lockstep && tests/dashboards/eventful.py ANSWERS.json trainer'
+    tests/e2e/with-cluster --lockstep tests/dashboards/eventful.py ANSWERS.json
+    tests/e2e/with-cluster --lockstep tests/dashboards/eventful.py ANSWERS.json trainer
 
 With `trainer` the job is an unchanged program, a Trainer of Hugging Face.
 """

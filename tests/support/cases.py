@@ -1,4 +1,5 @@
 """What the cases of tests in Python share: expectations, waits, the end of what they start."""
+import concurrent.futures
 import time
 
 # Before a command of a test: the kernel ends the process when the test ends, even by SIGKILL. Not from a thread that ends first.
@@ -24,3 +25,12 @@ def until(what, condition, limit=LIMIT, poll=0.1, details=lambda: ""):
         if time.monotonic() > end:
             raise AssertionError(f"not within {limit} s: {what}\n{details()}")
         time.sleep(poll)
+
+
+def at_once(subtests, cases, count=6):
+    """Runs the cases, a dictionary of functions by their names, so many at once: for those that wait most of their time."""
+    with concurrent.futures.ThreadPoolExecutor(count) as pool:
+        running = {name: pool.submit(case) for name, case in cases.items()}
+        for name, case in running.items():
+            with subtests.test(name):
+                case.result()

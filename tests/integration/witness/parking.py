@@ -4,6 +4,7 @@ The programs take an optimizer step, and end when the test lets them, in the way
 use PyTorch; the others use a package `torch` of two functions, which are those that the witness needs, because PyTorch takes long to import.
 """
 import contextlib
+import functools
 import json
 import os
 import pathlib
@@ -17,7 +18,7 @@ import pytest
 
 import torch_python
 from build_folder import BIN
-from cases import LIMIT, expect
+from cases import LIMIT, at_once, expect
 from local_run import logged
 from program_run import ProgramRun
 
@@ -96,8 +97,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.fixture
-def site(folder):
+def make_site(folder):
     """A site-packages with the little torch, and modules that say when they were imported."""
     site = pathlib.Path(folder, "site-packages")
     for package in ("torch", "torch/optim"):
@@ -108,6 +108,11 @@ def site(folder):
         site.joinpath(f"{name}.py").write_text(SAYS_WHEN)
     pathlib.Path(folder, "own.py").write_text(SAYS_WHEN)
     return site
+
+
+@pytest.fixture
+def site(folder):
+    return make_site(folder)
 
 
 def program(folder, site, *command, **environment):
@@ -129,10 +134,18 @@ def said_in(run, folder, in_round):
     return sorted(re.sub("0x[0-9a-f]+", "0x", line[len(label):]) for line in text.splitlines() if line.startswith(label))
 
 
-@pytest.mark.parametrize("form", ["script", "module", "options"])
-@pytest.mark.parametrize("end", ["raise ValueError('the end')", "sys.exit(7)", "os.kill(os.getpid(), signal.SIGSEGV)", "os._exit(9)"],
-                         ids=["exception", "exit code", "signal", "at once"])
-def test_a_program_cannot_tell_where_it_started(folder, site, form, end):
+FORMS = ("script", "module", "options")
+ENDS = {"exception": "raise ValueError('the end')", "exit code": "sys.exit(7)", "signal": "os.kill(os.getpid(), signal.SIGSEGV)", "at once": "os._exit(9)"}
+
+
+def test_a_program_cannot_tell_where_it_started(folder, subtests):
+    at_once(subtests, {f"{name}, {form}": functools.partial(expect_the_same_facts, f"{folder}/{name}-{form}", form, end)
+                       for name, end in ENDS.items() for form in FORMS})
+
+
+def expect_the_same_facts(folder, form, end):
+    """In a parked interpreter as in one that was started for the program."""
+    site = make_site(folder)
     text = FACTS.replace("END", end)
     if form == "module":
         package = site / "package"
@@ -174,15 +187,25 @@ if os.environ["LOCKSTEP_ROUND"] == "1":
 IS_PARKED = "open('/proc/self/comm').read() == 'lockstep-parked\\n'"
 
 
-@pytest.mark.parametrize("body, message, reason, used", [
-    (f"if {IS_PARKED}: raise ValueError('not now')", "a module is not parked", "odd: ValueError: not now", 1),
-    (f"if {IS_PARKED}: raise SystemExit(3)", "a module is not parked", "odd: SystemExit: 3", 1),
-    ("import threading, time\nthreading.Thread(target=time.sleep, args=(3600,), daemon=True).start()", "not parked", "odd has started a thread", 0),
-    ("import signal\nsignal.signal(signal.SIGUSR1, signal.SIG_IGN)", "not parked", "odd handles signals", 0),
-    ("device = open('/dev/fuse' if __import__('os').path.exists('/dev/fuse') else '/dev/cpu_dma_latency')", "not parked", "odd has opened /dev/", 0),
-    (f"if {IS_PARKED}: __import__('os')._exit(4)", "not parked", "the interpreter ended with exit code 4", 0),
-], ids=["fails", "exits", "starts a thread", "handles a signal", "opens a device", "ends the process"])
-def test_a_module_that_is_not_to_be_parked(folder, site, body, message, reason, used):
+ODD_MODULES = {
+    "fails": (f"if {IS_PARKED}: raise ValueError('not now')", "a module is not parked", "odd: ValueError: not now", 1),
+    "exits": (f"if {IS_PARKED}: raise SystemExit(3)", "a module is not parked", "odd: SystemExit: 3", 1),
+    "starts a thread": ("import threading, time\nthreading.Thread(target=time.sleep, args=(3600,), daemon=True).start()",
+                        "not parked", "odd has started a thread", 0),
+    "handles a signal": ("import signal\nsignal.signal(signal.SIGUSR1, signal.SIG_IGN)", "not parked", "odd handles signals", 0),
+    "opens a device": ("device = open('/dev/fuse' if __import__('os').path.exists('/dev/fuse') else '/dev/cpu_dma_latency')",
+                       "not parked", "odd has opened /dev/", 0),
+    "ends the process": (f"if {IS_PARKED}: __import__('os')._exit(4)", "not parked", "the interpreter ended with exit code 4", 0),
+}
+
+
+def test_a_module_that_is_not_to_be_parked(folder, subtests):
+    at_once(subtests, {name: functools.partial(expect_not_parked, f"{folder}/{name}", *odd) for name, odd in ODD_MODULES.items()})
+
+
+def expect_not_parked(folder, body, message, reason, used):
+    """`used`: how often a program starts in a parked interpreter, with all modules but that one."""
+    site = make_site(folder)
     site.joinpath("odd.py").write_text(body + "\n")
     script = pathlib.Path(folder, "train.py")
     script.write_text("import odd\n" + STEP + UNTIL_IT_MAY_END)
