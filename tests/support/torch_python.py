@@ -14,7 +14,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 @functools.cache
 def python():
-    """The interpreter with the pinned release of PyTorch."""
+    """The interpreter with the pinned release of PyTorch, or with that of tests/with-pytorch."""
+    if other := os.environ.get("LOCKSTEP_TORCH_PYTHON"):
+        return pathlib.Path(other)
     path = pathlib.Path(subprocess.run([ROOT / ".ci/install", "--print-torch-python"], check=True, capture_output=True, text=True).stdout.strip())
     if not path.exists():
         sys.exit(f"no Python with PyTorch at {path}: run .ci/install")

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import typing
 
 import torch
@@ -17,6 +18,9 @@ if typing.TYPE_CHECKING:
     from lockstep.rounds import Round
     from lockstep.state import Stateful
     from lockstep.step import Step
+
+# All ranks have the same state. PyTorch 2.4 has no such option and broadcasts that of rank 0.
+_WITHOUT_SYNC = {"init_sync": False} if "init_sync" in inspect.signature(DistributedDataParallel.__init__).parameters else {}
 
 
 class GradientAveraging:
@@ -37,7 +41,7 @@ class GradientAveraging:
         """The same object in each round, so the script may keep a reference to it."""
         if not isinstance(self.model, DistributedDataParallel):
             self.model = DistributedDataParallel.__new__(DistributedDataParallel)
-        DistributedDataParallel.__init__(self.model, self._module, init_sync=False, **self._ddp)
+        DistributedDataParallel.__init__(self.model, self._module, **_WITHOUT_SYNC, **self._ddp)
         self.model.register_comm_hook(None, lambda _, bucket: self._reduce(round_, bucket))
         self._round = round_
 

@@ -36,6 +36,13 @@ def listen() -> socket.socket:
     return listener
 
 
+def _store(*place: typing.Any, **options: typing.Any) -> typing.Any:
+    try:
+        return dist.TCPStore(*place, **options)  # type: ignore[attr-defined]
+    except NotImplementedError:  # libuv with a descriptor, in PyTorch 2.4
+        return dist.TCPStore(*place, **options, use_libuv=False)  # type: ignore[attr-defined]
+
+
 class Round:
     """Attributes: `number`, `rank`, `world`, `device` (of the tensors that it moves)."""
 
@@ -59,8 +66,7 @@ class Round:
             descriptor = listener.detach()  # the store owns it now
         if not is_host:
             self._until("the store of the round", self._store_listens)
-        store = dist.TCPStore(*self._store_at, is_master=is_host, wait_for_workers=False, timeout=_CONNECT_LIMIT,  # type: ignore[attr-defined]
-                              master_listen_fd=descriptor)
+        store = _store(*self._store_at, is_master=is_host, wait_for_workers=False, timeout=_CONNECT_LIMIT, master_listen_fd=descriptor)
         # All are here before any of them waits for another one where an abort cannot reach it.
         store.add("arrived", 1)
         self._until("all ranks of the round", lambda: store.add("arrived", 0) == self.world)

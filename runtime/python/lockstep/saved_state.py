@@ -1,6 +1,7 @@
 """The state of a job as a checkpoint. All ranks have the same, so each saves and loads it alone (state.py names what is in it)."""
 from __future__ import annotations
 
+import inspect
 import io
 import logging
 import os
@@ -8,10 +9,9 @@ import typing
 import warnings
 
 import torch
+from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
-from torch.distributed.checkpoint.state_dict_loader import load
-from torch.distributed.checkpoint.state_dict_saver import save
 
 from lockstep import storing
 from lockstep.checkpoint_reader import Reader
@@ -19,6 +19,10 @@ from lockstep.checkpoint_writer import Writer, fits
 from lockstep.state import State
 
 log = logging.getLogger("lockstep")
+# By this process alone, although there is a process group. Older releases have `no_dist` only in the functions that these replace.
+_has_no_dist = "no_dist" in inspect.signature(state_dict_saver.save).parameters
+_save = state_dict_saver.save if _has_no_dist else state_dict_saver.save_state_dict
+_load = state_dict_loader.load if _has_no_dist else state_dict_loader.load_state_dict
 
 
 class SavedState:
@@ -31,7 +35,7 @@ class SavedState:
         while (reader := Reader(self._folder, at_most=at_most, no_dist=True)).step is not None:
             try:
                 named = _empty(reader)
-                _alone(lambda: load(named, storage_reader=reader, no_dist=True))
+                _alone(lambda: _load(named, storage_reader=reader, no_dist=True))
             except (OSError, CheckpointException) as error:
                 log.warning("the checkpoint of step %d is not used: %s", reader.step, _cause(error))
                 at_most = reader.step - 1
@@ -51,7 +55,7 @@ class SavedState:
             return
         writer = Writer(self._folder, step, stores=stores, on_stored=on_stored)
         try:
-            _alone(lambda: save(named, storage_writer=writer, no_dist=True))
+            _alone(lambda: _save(named, storage_writer=writer, no_dist=True))
         except (OSError, CheckpointException) as error:  # of what does not fit into memory
             log.warning("the checkpoint of step %d is not stored: %s", step, _cause(error))
 
@@ -70,4 +74,5 @@ def _empty(reader: Reader) -> dict[str, typing.Any]:
 def _alone(action: typing.Callable[[], typing.Any]) -> None:
     with warnings.catch_warnings():  # DCP warns that it saves as one process, which is what we ask for
         warnings.filterwarnings("ignore", message="torch.distributed is disabled")
+        warnings.filterwarnings("ignore", category=FutureWarning)
         action()

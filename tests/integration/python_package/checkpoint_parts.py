@@ -62,14 +62,14 @@ def nowhere(tmp_path):
 
 
 def save(folder, value=1.0, step=STEP, **more):
-    dcp.save(state(value), storage_writer=checkpoint.Writer(folder, step, **more), no_dist=True)
+    dcp.save(state(value), storage_writer=checkpoint.Writer(folder, step, **more))
 
 
 def load(folder, **more):
     reader = checkpoint.Reader(folder, no_dist=True, **more)
     found = state(0.0)
     if reader.step is not None:
-        dcp.load(found, storage_reader=reader, no_dist=True)
+        dcp.load(found, storage_reader=reader)
     return reader.step, found["rate"], found["model"]["large"][-1].item()
 
 
@@ -96,13 +96,13 @@ LARGE = torch.arange(3 << 18, dtype=torch.float32).view(1024, -1)
 @pytest.mark.parametrize("kind, loads", [(torch.float32, 0), (torch.int64, 0), (torch.complex64, 1), ("transposed", 1), ("parameter", 0)], ids=str)
 def test_a_large_plain_tensor_is_read_without_torch_load(program, nowhere, monkeypatch, kind, loads):
     saved = {"transposed": LARGE.t(), "parameter": torch.nn.Parameter(LARGE)}.get(kind, LARGE.to(kind) if isinstance(kind, torch.dtype) else None)
-    dcp.save({"tensor": saved}, storage_writer=checkpoint.Writer(nowhere, STEP), no_dist=True)
+    dcp.save({"tensor": saved}, storage_writer=checkpoint.Writer(nowhere, STEP))
     program()
     calls = []
     load_it = torch.load
     monkeypatch.setattr(torch, "load", lambda *arguments, **more: calls.append(arguments) or load_it(*arguments, **more))
     found = {"tensor": torch.zeros_like(saved)}
-    dcp.load(found, storage_reader=checkpoint.Reader(nowhere, no_dist=True), no_dist=True)
+    dcp.load(found, storage_reader=checkpoint.Reader(nowhere, no_dist=True))
     assert torch.equal(found["tensor"], saved)
     assert len(calls) == loads
 
@@ -130,12 +130,12 @@ def test_it_is_stored_and_readers_of_dcp_read_it(program, tmp_path):
     save(tmp_path)
     until_stored(tmp_path)
     found = state(0.0)
-    dcp.load(found, storage_reader=dcp.FileSystemReader(stored_at(tmp_path, STEP)), no_dist=True)
+    dcp.load(found, storage_reader=dcp.FileSystemReader(stored_at(tmp_path, STEP)))
     assert torch.equal(found["model"]["large"], state()["model"]["large"]) and found["rate"] == 1.0
 
 
 def test_it_reads_what_dcp_has_written(program, tmp_path):
-    dcp.save(state(7.0), storage_writer=dcp.FileSystemWriter(stored_at(tmp_path, STEP)), no_dist=True)
+    dcp.save(state(7.0), storage_writer=dcp.FileSystemWriter(stored_at(tmp_path, STEP)))
     assert load(tmp_path) == (STEP, 7.0, 7.0)
 
 
@@ -245,7 +245,7 @@ def test_it_is_stored_in_a_bucket(program, bucket):
     assert found == [f"{uri}/{stored_at(folder, step).name}" for step in (10, 20, 30)]
     assert sorted(path.name for path in folder.iterdir()) == [stored_at(folder, step).name for step in (20, 30)]
     found = state(0.0)
-    dcp.load(found, storage_reader=dcp.FileSystemReader(stored_at(folder, 30)), no_dist=True)
+    dcp.load(found, storage_reader=dcp.FileSystemReader(stored_at(folder, 30)))
     assert found["rate"] == 30.0
     memory.segments.cache_clear()
     os.environ[memory.VARIABLE] = ""
