@@ -1,11 +1,16 @@
 #include "runtime/common/base/strings.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cinttypes>
 #include <cstdint>
 #include <cstdio>
-#include <random>
+#include <cstring>
+
+#include "runtime/common/base/result.h"
 
 namespace lockstep {
 
@@ -54,13 +59,13 @@ std::string Truncate(std::string_view text, std::size_t limit) {
 
 std::string RandomHex(std::size_t bytes) {
   static constexpr std::string_view kDigits = "0123456789abcdef";
-  std::random_device device;
+  std::vector<unsigned char> random(bytes);
+  // Not std::random_device: the static libstdc++ takes it from glibc 2.36, which not all images have.
+  LOCKSTEP_CHECK(getentropy(random.data(), random.size()) == 0, std::string("no random numbers: ") + std::strerror(errno));
   std::string text;
-  while (text.size() < bytes * 2) {
-    const unsigned int value = device();
-    for (unsigned int shift = 0; shift < 32 && text.size() < bytes * 2; shift += 4) {
-      text += kDigits[(value >> shift) & 0xFU];
-    }
+  for (const unsigned char value : random) {
+    text += kDigits[value >> 4U];
+    text += kDigits[value & 0xFU];
   }
   return text;
 }

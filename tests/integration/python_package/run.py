@@ -7,6 +7,7 @@ import functools
 import os
 import pathlib
 import random
+import re
 import signal
 import subprocess
 import tempfile
@@ -84,6 +85,9 @@ def test_its_wheel_works_in_an_empty_folder(folder):
     expect(wheel.name == f"lockstep-{version}-py3-none-linux_x86_64.whl", f"{wheel.name}")
     expect("lockstep/client/source.py" in zipfile.ZipFile(wheel).namelist(), "the client is not in the wheel")
     subprocess.run([*pip, "install", "--root-user-action=ignore", "--no-deps", "--no-index", "--target", f"{folder}/site", wheel], check=True, timeout=LIMIT)
+    symbols = subprocess.run(["objdump", "--dynamic-syms", f"{folder}/site/lockstep/liblockstep.so"], capture_output=True, text=True, check=True).stdout
+    newest = max(tuple(map(int, version.split("."))) for version in re.findall(r"GLIBC_([\d.]+)", symbols))
+    expect(newest <= (2, 34), f"it needs glibc {newest}, which Ubuntu 22.04, RHEL 9 and Amazon Linux 2023 do not have")
     done = subprocess.run([torch_python.python(), TRAIN, folder, "1"], capture_output=True, text=True, timeout=LIMIT,
                           env={**os.environ, "PYTHONPATH": f"{folder}/site"})
     expect(done.returncode == 0, done.stderr[-4000:])
