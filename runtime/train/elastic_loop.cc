@@ -331,24 +331,24 @@ class ElasticLoop {
                    {{"step", state_.step - 1}, {"loss", report.loss}, {"where", report.not_finite}});
     }
     saves_.Report();
-    if (report.saving > 0) in_.control.SaveBegins();
-    profile_requests_.OnAnnounced(report.profile, state_.step, round_.assignment.rank == 0);
-    const bool all_stop = report.stopping == round_.assignment.world;
-    const bool hands_over = !IsReplicated() && report.stopping > 0;
+    if (report.all.saving > 0) in_.control.SaveBegins();
+    profile_requests_.OnAnnounced(report.all.profile, state_.step, round_.assignment.rank == 0);
+    const bool all_stop = report.all.stopping == round_.assignment.world;
+    const bool hands_over = !IsReplicated() && report.all.stopping > 0;
     const bool is_stored_anyway = saves_.on_termination() && (all_stop || hands_over);
-    if (report.saving > 0 && !is_stored_anyway) LOCKSTEP_TRY(StartSave());
+    if (report.all.saving > 0 && !is_stored_anyway) LOCKSTEP_TRY(StartSave());
     if (all_stop) {
       stopping_.Together(round_.communicator);
       return std::optional(RoundEnd::kStopped);
     }
-    if (!hands_over && CopyIsDue(report.saving > 0)) LOCKSTEP_TRY(CopyStages());
+    if (!hands_over && CopyIsDue(report.all.saving > 0)) LOCKSTEP_TRY(CopyStages());
     bool leaves = requests.stop;
     if (hands_over) {
       LOCKSTEP_TRY(leaves, HandOver());
     }
     // The remaining ranks hold the state of this step, too.
     if (leaves) return std::optional(RoundEnd::kStopped);
-    if (report.yielding + report.stopping > 0) return std::optional(RoundEnd::kLeft);
+    if (report.all.yielding + report.all.stopping > 0) return std::optional(RoundEnd::kLeft);
     return std::optional<RoundEnd>();
   }
 

@@ -21,19 +21,12 @@ namespace {
 
 using comm::CatchTorch;
 
-// Indices of the row that each rank contributes.
+// The row that each rank contributes: the totals, and these.
 struct Row {
-  enum {
-    kSamples,
-    kCorrupt,
-    kApplied,
+  enum : std::size_t {
+    kApplied = StepTotals::kSize,
     kLossSum,
     kNormSum,
-    kYield,
-    kStop,
-    kSave,
-    kProfileFirst,
-    kProfileLast,
     kScale,
     kGoodSteps,
     kRate,
@@ -188,16 +181,10 @@ Result<StepReport> LocalSgd::SynchronizeWindow(comm::Communicator& communicator,
                                                const Requests& requests) {
   TrainingState& state = context_.state;
   std::vector<int64_t> row(Row::kRowSize);
-  row[Row::kSamples] = mine.samples;
-  row[Row::kCorrupt] = mine.corrupt;
+  StepTotals::Of(mine.samples, mine.corrupt, requests).CopyTo(std::span(row));
   row[Row::kApplied] = mine.applied_samples;
   row[Row::kLossSum] = std::bit_cast<int64_t>(mine.loss_sum);
   row[Row::kNormSum] = std::bit_cast<int64_t>(mine.gradient_norm_sum);
-  row[Row::kYield] = requests.yield ? 1 : 0;
-  row[Row::kStop] = requests.stop ? 1 : 0;
-  row[Row::kSave] = requests.save ? 1 : 0;
-  row[Row::kProfileFirst] = requests.profile.first;
-  row[Row::kProfileLast] = requests.profile.last;
   row[Row::kScale] = std::bit_cast<int64_t>(state.loss_scale.factor());
   row[Row::kGoodSteps] = state.loss_scale.good_steps();
   row[Row::kRate] = std::bit_cast<int64_t>(mine.rate);
@@ -212,23 +199,17 @@ Result<StepReport> LocalSgd::SynchronizeWindow(comm::Communicator& communicator,
   double lowest_scale = std::numeric_limits<double>::infinity();
   int64_t fewest_good_steps = std::numeric_limits<int64_t>::max();
   for (const auto& of_rank : rows) {  // in rank order, so that sums are the same on each rank
-    report.global_count += of_rank.at(Row::kSamples);
-    report.global_corrupt += of_rank.at(Row::kCorrupt);
+    report.all += StepTotals::From(std::span(of_rank));
     applied += of_rank.at(Row::kApplied);
     report.loss += std::bit_cast<double>(of_rank.at(Row::kLossSum));
     report.gradient_norm += std::bit_cast<double>(of_rank.at(Row::kNormSum));
-    report.yielding += static_cast<int>(of_rank.at(Row::kYield));
-    report.stopping += static_cast<int>(of_rank.at(Row::kStop));
-    report.saving += static_cast<int>(of_rank.at(Row::kSave));
-    report.profile.first += of_rank.at(Row::kProfileFirst);
-    report.profile.last += of_rank.at(Row::kProfileLast);
     lowest_scale = std::min(lowest_scale, std::bit_cast<double>(of_rank.at(Row::kScale)));
     fewest_good_steps = std::min(fewest_good_steps, of_rank.at(Row::kGoodSteps));
     rates.push_back(std::bit_cast<double>(of_rank.at(Row::kRate)));
     asked += of_rank.at(Row::kAsked);
   }
   if (claiming_.has_value()) {
-    const int64_t claimed = report.global_count + report.global_corrupt;
+    const int64_t claimed = report.all.count + report.all.corrupt;
     LOCKSTEP_CHECK(claimed == mine.whole, "of " + std::to_string(mine.whole) + " samples " +
                                               std::to_string(claimed) + " were claimed");
     // The rates of a round's first window are placeholders.
@@ -236,12 +217,12 @@ Result<StepReport> LocalSgd::SynchronizeWindow(comm::Communicator& communicator,
         RatesAfter(claiming_->first == 0 ? std::span<const double>() : claiming_->rates, rates);
     claiming_->first += asked;
   }
-  if (report.global_count == 0)
-    return AllCorrupt("the window up to step " + std::to_string(state.step - 1), report.global_corrupt);
+  if (report.all.count == 0)
+    return AllCorrupt("the window up to step " + std::to_string(state.step - 1), report.all.corrupt);
   const auto divisor = static_cast<double>(std::max<int64_t>(1, applied));  // 0 if all were skipped
   report.loss /= divisor;
   report.gradient_norm /= divisor;
-  const double weight = static_cast<double>(mine.samples) / static_cast<double>(report.global_count);
+  const double weight = static_cast<double>(mine.samples) / static_cast<double>(report.all.count);
   LOCKSTEP_TRY(context_.phases.Time("reduce", [&] { return Average(communicator, weight); }));
   // All sums are known to be good here, so no failure of another rank can undo what follows.
   state.loss_scale.Set(lowest_scale, fewest_good_steps);

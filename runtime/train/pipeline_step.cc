@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "runtime/comm/torch_error.h"
@@ -13,6 +14,7 @@
 #include "runtime/models/precision.h"
 #include "runtime/parallel/pipeline_schedule.h"
 #include "runtime/train/activations.h"
+#include "runtime/train/micro_batch_source.h"
 #include "runtime/train/not_finite.h"
 #include "runtime/train/schedule.h"
 #include "runtime/train/seed.h"
@@ -24,9 +26,9 @@ using comm::CatchTorch;
 using comm::Communicator;
 using parallel::PipelineAction;
 
-// Indices of the vector that is summed at the end of a step.
+// What is summed at the end of a step: the totals, and these.
 struct StageSum {
-  enum { kCount, kYield, kStop, kSave, kProfileFirst, kProfileLast, kLoss, kSquares, kSums };
+  enum : std::size_t { kLoss = StepTotals::kSize, kSquares, kSums };
 };
 
 bool IsFirst(const StagedState& staged) { return staged.coordinate()->stage == 0; }
@@ -186,18 +188,8 @@ void PipelineStep::EnterRound() {
   const StagedState& staged = *context_.state.staged;
   const bool reads = staged.coordinate().has_value() && (IsFirst(staged) || IsLast(staged));
   if (!reads) return loader_.Start([](int64_t) { return std::optional<data::Draw>(); });
-  loader_.Start([&context = context_, share_of = ShareOfPipeline(context_, micro_batch_policy_),
-                 step = context_.state.step, pieces = std::vector<Slice>(),
-                 next = std::size_t{0}](int64_t) mutable -> std::optional<data::Draw> {
-    while (next == pieces.size()) {  // this pipeline may have no share of a step
-      if (step >= context.total_steps) return std::nullopt;
-      pieces = share_of(step).pieces;
-      next = 0;
-      ++step;
-    }
-    const Slice piece = pieces[next++];
-    return data::Draw{step - 1, piece.begin, piece.end};
-  });
+  loader_.Start(MicroBatchSource(ShareOfPipeline(context_, micro_batch_policy_), context_.state.step,
+                                 context_.total_steps));
 }
 
 Result<StepReport> PipelineStep::Run(Communicator& communicator, const Requests& requests,
@@ -227,14 +219,9 @@ Result<StepReport> PipelineStep::Attempt(Communicator& communicator, const Reque
     context_.ledger.Contribute(step,
                                context_.samples.plan().Ids(step, share.positions.begin, share.positions.end));
   at::Tensor sums = at::zeros({StageSum::kSums}, at::kDouble);
-  auto* values = sums.data_ptr<double>();
+  const std::span<double> values(sums.data_ptr<double>(), StageSum::kSums);
   const int64_t counted = counts_samples ? share.positions.size() : 0;
-  values[StageSum::kCount] = static_cast<double>(counted);
-  values[StageSum::kYield] = requests.yield ? 1 : 0;
-  values[StageSum::kStop] = requests.stop ? 1 : 0;
-  values[StageSum::kSave] = requests.save ? 1 : 0;
-  values[StageSum::kProfileFirst] = static_cast<double>(requests.profile.first);
-  values[StageSum::kProfileLast] = static_cast<double>(requests.profile.last);
+  StepTotals::Of(counted, 0, requests).CopyTo(values);
   values[StageSum::kLoss] = pass.loss();
   LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "norm of the gradient",
                           [&] { values[StageSum::kSquares] = staged.SquaresOnce(); }));
@@ -249,36 +236,25 @@ Result<StepReport> PipelineStep::Attempt(Communicator& communicator, const Reque
 Result<StepReport> PipelineStep::End(Communicator& communicator, const at::Tensor& sums, int64_t local_count,
                                      bool is_loss_finite) {
   TrainingState& state = context_.state;
-  const double* values = sums.const_data_ptr<double>();
-  StepReport report{
-      .loss = values[StageSum::kLoss] / values[StageSum::kCount],
-      .learning_rate = LearningRate(context_.spec.schedule, api::BaseLearningRate(context_.spec), state.step,
-                                    context_.total_steps),
-      .global_count = static_cast<int64_t>(values[StageSum::kCount]),
-      .local_count = local_count,
-      .yielding = static_cast<int>(values[StageSum::kYield]),
-      .stopping = static_cast<int>(values[StageSum::kStop]),
-      .saving = static_cast<int>(values[StageSum::kSave]),
-      .profile = {.first = static_cast<int64_t>(values[StageSum::kProfileFirst]),
-                  .last = static_cast<int64_t>(values[StageSum::kProfileLast])}};
-  const StepEnd end{.count = values[StageSum::kCount],
+  const std::span<const double> values(sums.const_data_ptr<double>(), StageSum::kSums);
+  const auto totals = StepTotals::From(values);
+  const StepEnd end{.count = static_cast<double>(totals.count),
                     .loss = values[StageSum::kLoss],
                     .squares = values[StageSum::kSquares]};
+  StepReport report{
+      .loss = end.loss / end.count,
+      .learning_rate = LearningRate(context_.spec.schedule, api::BaseLearningRate(context_.spec), state.step,
+                                    context_.total_steps),
+      .all = totals,
+      .local_count = local_count};
   LOCKSTEP_TRY(const StepVerdict verdict, state.staged->EndStep(end, state.loss_scale.factor()));
   report.gradient_norm = verdict.gradient_norm;
   report.applied = verdict.applied;
   report.skipped = verdict.applied ? 0 : 1;
-  const bool is_overflow = !report.applied && std::isfinite(report.loss) && state.loss_scale.CanShrink();
-  if (!is_overflow) not_finite_in_a_row_ = report.applied ? 0 : not_finite_in_a_row_ + 1;
-  if (is_overflow)
-    report.not_finite = "gradients of fp16 at the loss scale " + FormatNumber(state.loss_scale.factor());
-  state.loss_scale.StepDone(report.applied);
+  LOCKSTEP_TRY(report.not_finite,
+               not_finite_.After(state.step, report.applied, report.loss, state.loss_scale,
+                                 [&] { return WhereNotFinite(communicator, is_loss_finite); }));
   ++state.step;
-  if (report.applied || is_overflow) return report;
-  // The step is complete. If a peer is gone meanwhile, the next step detects it.
-  const Result<std::string> where = WhereNotFinite(communicator, is_loss_finite);
-  report.not_finite = where.ok() ? *where : "location unknown: " + where.error().message;
-  if (not_finite_in_a_row_ >= kNotFiniteLimit) return Diverged(state.step - 1, report.not_finite);
   return report;
 }
 

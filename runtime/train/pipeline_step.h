@@ -35,7 +35,7 @@ class PipelineStep {
   StepContext context_;
   const MicroBatchPolicy micro_batch_policy_;
   data::Loader loader_;
-  int not_finite_in_a_row_ = 0;
+  NotFiniteSteps not_finite_;
 };
 
 // Computes the outputs of the rank's stage, without gradients, for evaluations. Only the first stage uses

@@ -63,7 +63,7 @@ void ProgressReporter::Committed(int64_t step, const StepReport& report) {
   const SteadyTime now = clock_.Steady();
   const double seconds = std::max(1e-6, Seconds(now - last_commit_).count());
   last_commit_ = now;
-  const double rate = static_cast<double>(report.global_count) / seconds;
+  const double rate = static_cast<double>(report.all.count) / seconds;
   const double weight = progress_.samples_per_second == 0 ? 1 : 1 - std::exp(-seconds / kSmoothingSeconds);
   progress_.samples_per_second += weight * (rate - progress_.samples_per_second);
   progress_.step = step;
@@ -90,7 +90,7 @@ void ProgressReporter::Committed(int64_t step, const StepReport& report) {
 }
 
 void ProgressReporter::CountCorrupt(int64_t step, const StepReport& report) {
-  corrupt_in_epoch_ += report.global_corrupt;
+  corrupt_in_epoch_ += report.all.corrupt;
   const auto epoch_of = [this](int64_t at) { return std::floor(static_cast<double>(at) / steps_per_epoch_); };
   const bool ends = epoch_of(step) > epoch_of(step - report.steps) || step == progress_.total_steps;
   if (!ends) return;

@@ -9,9 +9,9 @@
 #include <span>
 
 #include "runtime/comm/torch_error.h"
-#include "runtime/common/base/strings.h"
 #include "runtime/models/precision.h"
 #include "runtime/train/gradients.h"
+#include "runtime/train/micro_batch_source.h"
 #include "runtime/train/not_finite.h"
 #include "runtime/train/schedule.h"
 #include "runtime/train/seed.h"
@@ -21,40 +21,34 @@ namespace {
 
 using comm::CatchTorch;
 
-// Indices of the vector that is summed together with the gradients. From StepSum::kLosses on there is one
-// element per micro-batch of the step. Only one rank adds to each, so the sum is exact, and adding the
-// elements in order gives the loss the same bits in every world that has the same micro-batches.
-struct StepSum {
-  enum { kCount, kCorrupt, kYield, kStop, kSave, kProfileFirst, kProfileLast, kLosses };
-};
+// What is summed together with the gradients: the totals, then one element per micro-batch of the step. Only
+// one rank adds to each of those, so the sum is exact, and adding the elements in order gives the loss the same
+// bits in every world that has the same micro-batches.
+constexpr int64_t kLosses = StepTotals::kSize;
+
+std::span<double> ValuesOf(at::Tensor& sums) {
+  return {sums.data_ptr<double>(), static_cast<std::size_t>(sums.numel())};
+}
+std::span<const double> ValuesOf(const at::Tensor& sums) {
+  return {sums.const_data_ptr<double>(), static_cast<std::size_t>(sums.numel())};
+}
 
 at::Tensor EmptySums(const RankShare& share) {
   const int64_t micro_batches =
       std::accumulate(share.micro_batches.begin(), share.micro_batches.end(), int64_t{0});
-  return at::zeros({StepSum::kLosses + micro_batches}, at::kDouble);
+  return at::zeros({kLosses + micro_batches}, at::kDouble);
 }
 
 // The elements of this rank's micro-batches in the sums.
 std::span<double> LossesOf(const RankShare& share, int rank, at::Tensor& sums) {
   const auto before = share.micro_batches.begin() + rank;
-  const int64_t begin = std::accumulate(share.micro_batches.begin(), before, int64_t{StepSum::kLosses});
-  return {sums.data_ptr<double>() + begin, share.pieces.size()};
-}
-
-void PutCounts(int64_t samples, int64_t corrupt, const Requests& requests, at::Tensor& sums) {
-  double* values = sums.data_ptr<double>();
-  values[StepSum::kCount] = static_cast<double>(samples - corrupt);
-  values[StepSum::kCorrupt] = static_cast<double>(corrupt);
-  values[StepSum::kYield] = requests.yield ? 1 : 0;
-  values[StepSum::kStop] = requests.stop ? 1 : 0;
-  values[StepSum::kSave] = requests.save ? 1 : 0;
-  values[StepSum::kProfileFirst] = static_cast<double>(requests.profile.first);
-  values[StepSum::kProfileLast] = static_cast<double>(requests.profile.last);
+  const int64_t begin = std::accumulate(share.micro_batches.begin(), before, kLosses);
+  return ValuesOf(sums).subspan(static_cast<std::size_t>(begin), share.pieces.size());
 }
 
 double LossSum(const at::Tensor& sums) {
-  const double* values = sums.const_data_ptr<double>();
-  return std::accumulate(values + StepSum::kLosses, values + sums.numel(), 0.0);
+  const auto losses = ValuesOf(sums).subspan(StepTotals::kSize);
+  return std::accumulate(losses.begin(), losses.end(), 0.0);
 }
 
 // With async, a prefetched batch is already claimed, and no other rank can take it.
@@ -77,31 +71,7 @@ at::Tensor ZeroLoss(const std::vector<at::Tensor>& parameters) {
   return loss;
 }
 
-// The draws of this rank's micro-batches, step after step.
-data::Loader::Source SourceOf(const StepContext& context, const MicroBatchPolicy& policy, int rank,
-                              const std::vector<double>& speeds, int64_t until_step) {
-  return
-      [&context, policy, rank, speeds, until_step, step = context.state.step, pieces = std::vector<Slice>(),
-       next = std::size_t{0}](int64_t) mutable -> std::optional<data::Draw> {
-        while (next == pieces.size()) {  // this rank may have no share of a step
-          if (step >= until_step) return std::nullopt;
-          pieces = ShareOf(context.samples.plan().CountOf(step), rank, speeds, policy).pieces;
-          next = 0;
-          ++step;
-        }
-        const Slice piece = pieces[next++];
-        return data::Draw{step - 1, piece.begin, piece.end};
-      };
-}
-
 }  // namespace
-
-Error Diverged(int64_t step, const std::string& where) {
-  return {ErrorCode::kInvalidArgument,
-          "training diverged: loss or gradient were not finite in " + std::to_string(kNotFiniteLimit) +
-              " steps up to step " + std::to_string(step) + " (" + where +
-              "); lower spec.training.optimizer.learningRate or set spec.training.optimizer.clipNorm"};
-}
 
 Error AllCorrupt(const std::string& what, int64_t samples) {
   return {ErrorCode::kDataLoss, "spec.training.data.path: all " + std::to_string(samples) + " samples of " +
@@ -134,7 +104,9 @@ StepRunner::StepRunner(const StepContext& context)
 void StepRunner::SetShares(int rank, std::vector<double> speeds, int64_t until_step) {
   rank_ = rank;
   speeds_ = std::move(speeds);
-  loader_.Start(SourceOf(context_, micro_batch_policy_, rank, speeds_, until_step));
+  auto share_of = [&plan = context_.samples.plan(), policy = micro_batch_policy_, rank, speeds = speeds_](
+                      int64_t step) { return ShareOf(plan.CountOf(step), rank, speeds, policy); };
+  loader_.Start(MicroBatchSource(std::move(share_of), context_.state.step, until_step));
 }
 
 Result<StepReport> StepRunner::Run(comm::Communicator& communicator, parallel::Strategy& strategy,
@@ -207,7 +179,8 @@ Result<StepReport> StepRunner::RunOrFail(Peers peers, parallel::Strategy& strate
   if (context_.ledger.enabled())
     context_.ledger.Contribute(step,
                                context_.samples.plan().Ids(step, share.positions.begin, share.positions.end));
-  PutCounts(share.positions.size(), forwarded.corrupt, requests, sums);
+  StepTotals::Of(share.positions.size() - forwarded.corrupt, forwarded.corrupt, requests)
+      .CopyTo(ValuesOf(sums));
   std::optional<comm::Communicator::PendingSum> pending;
   const auto start_sum = [&]() -> Result<void> {
     if (peers == nullptr) return {};
@@ -336,48 +309,34 @@ Result<at::Tensor> StepRunner::PassToRecord(parallel::Strategy& strategy, const 
 Result<StepReport> StepRunner::Apply(const at::Tensor& sums, Peers peers, const RankShare& share,
                                      int64_t corrupt) {
   TrainingState& state = context_.state;
-  const double* values = sums.const_data_ptr<double>();
+  const auto totals = StepTotals::From(ValuesOf(sums));
+  const auto count = static_cast<double>(totals.count);
   StepReport report{
-      .loss = LossSum(sums) / values[StepSum::kCount],
+      .loss = LossSum(sums) / count,
       .learning_rate = LearningRate(context_.spec.schedule, api::BaseLearningRate(context_.spec), state.step,
                                     context_.total_steps),
-      .global_count = static_cast<int64_t>(values[StepSum::kCount]),
+      .all = totals,
       .local_count = share.positions.size() - corrupt,
-      .global_corrupt = static_cast<int64_t>(values[StepSum::kCorrupt]),
-      .local_corrupt = corrupt,
-      .yielding = static_cast<int>(values[StepSum::kYield]),
-      .stopping = static_cast<int>(values[StepSum::kStop]),
-      .saving = static_cast<int>(values[StepSum::kSave]),
-      .profile = {.first = static_cast<int64_t>(values[StepSum::kProfileFirst]),
-                  .last = static_cast<int64_t>(values[StepSum::kProfileLast])}};
-  if (report.global_count == 0 && peers != nullptr)
-    return AllCorrupt("step " + std::to_string(state.step), report.global_corrupt);
-  if (report.global_count == 0) {  // this rank alone, without a valid sample in this step
+      .local_corrupt = corrupt};
+  if (totals.count == 0 && peers != nullptr)
+    return AllCorrupt("step " + std::to_string(state.step), totals.corrupt);
+  if (totals.count == 0) {  // this rank alone, without a valid sample in this step
     report.loss = 0;
     ++state.step;
     return report;
   }
   // The numbers are the same on every rank, so all ranks decide alike.
   LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "optimizer", [&] {
-    report.gradient_norm = AverageAndClip(state.trained, values[StepSum::kCount] * state.loss_scale.factor(),
-                                          context_.spec.optimizer.clip_norm);
+    report.gradient_norm =
+        AverageAndClip(state.trained, count * state.loss_scale.factor(), context_.spec.optimizer.clip_norm);
     report.applied = std::isfinite(report.gradient_norm) && std::isfinite(report.loss);
     if (report.applied && state.sharded == nullptr) state.optimizer->Step(state.step, report.learning_rate);
   }));
   if (report.applied && state.sharded != nullptr)
     LOCKSTEP_TRY(state.sharded->Step(*peers, report.learning_rate));
-  const bool is_overflow = !report.applied && std::isfinite(report.loss) && state.loss_scale.CanShrink();
-  if (is_overflow) {
-    report.not_finite = "gradients of fp16 at the loss scale " + FormatNumber(state.loss_scale.factor());
-  } else if (!report.applied) {
-    LOCKSTEP_TRY(report.not_finite, WhereNotFinite(peers, share.pieces));
-  }
+  LOCKSTEP_TRY(report.not_finite, not_finite_.After(state.step, report.applied, report.loss, state.loss_scale,
+                                                    [&] { return WhereNotFinite(peers, share.pieces); }));
   report.skipped = report.applied ? 0 : 1;
-  if (!is_overflow) not_finite_in_a_row_ = report.applied ? 0 : not_finite_in_a_row_ + 1;
-  state.loss_scale.StepDone(report.applied);
-  if (not_finite_in_a_row_ >= kNotFiniteLimit) {
-    return Diverged(state.step, report.not_finite);
-  }
   if (!report.applied && state.sharded != nullptr) state.sharded->Skip();
   ++state.step;
   return report;

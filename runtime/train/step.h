@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "runtime/comm/communicator.h"
-#include "runtime/common/api/profile_window.h"
 #include "runtime/common/api/training_spec.h"
 #include "runtime/data/loader.h"
 #include "runtime/data/training_samples.h"
@@ -22,23 +21,15 @@
 #include "runtime/parallel/strategy.h"
 #include "runtime/train/batch_math.h"
 #include "runtime/train/claims.h"
+#include "runtime/train/not_finite_steps.h"
 #include "runtime/train/phase_clock.h"
 #include "runtime/train/replicas.h"
 #include "runtime/train/sample_ledger.h"
 #include "runtime/train/step_graphs.h"
+#include "runtime/train/step_totals.h"
 #include "runtime/train/training_state.h"
 
 namespace lockstep::train {
-
-// What this rank requests of all ranks after the step. The requests travel with the step's sums, so that all
-// ranks act on them at the same step.
-struct Requests {
-  bool yield = false;  // leave the round
-  bool stop = false;   // leave the job
-  bool save = false;   // store a checkpoint
-  // Later steps to record. Only rank 0 sets it; a window that ends at step 0 means none.
-  api::ProfileWindow profile{};
-};
 
 // The result of a step, or of the steps of a window with localsgd and async. It is the same on all ranks
 // except for the fields called local and skipped. Counts exclude samples with corrupt records, which are
@@ -48,24 +39,14 @@ struct StepReport {
   double loss = 0;           // mean over the global batch; for a window over all applied samples
   double gradient_norm = 0;  // of the mean gradient, before clipping
   double learning_rate = 0;
-  int64_t global_count = 0;
+  StepTotals all;  // of all ranks
   int64_t local_count = 0;
-  int64_t global_corrupt = 0;
   int64_t local_corrupt = 0;
   bool applied = true;     // false: not finite, so the parameters were not changed
   int64_t skipped = 0;     // steps of this rank that were not applied
   std::string not_finite;  // the responsible ranks and layers; empty if the step was applied
-  int yielding = 0;        // number of ranks that request it
-  int stopping = 0;
-  int saving = 0;
-  api::ProfileWindow profile{};  // as in Requests
 };
 
-// Consecutive non-finite steps before the training counts as diverged. A single one may be an outlier and is
-// skipped.
-inline constexpr int kNotFiniteLimit = 3;
-// The error that ends a diverged training. The last non-finite step was before `step`.
-[[nodiscard]] Error Diverged(int64_t step, const std::string& where);
 // The error that ends a training whose samples in `what` are all corrupt.
 [[nodiscard]] Error AllCorrupt(const std::string& what, int64_t samples);
 
@@ -105,7 +86,7 @@ class StepRunner {
   // the state's step is the one after the claim's.
   [[nodiscard]] Result<StepReport> RunClaim(parallel::Strategy& strategy, const Claim& claim,
                                             const std::stop_token& stop);
-  void Undone() { not_finite_in_a_row_ = 0; }
+  void Undone() { not_finite_.Forget(); }
 
   // Must be called before the round's communicator is closed.
   void LeaveRound();
@@ -152,7 +133,7 @@ class StepRunner {
   data::Loader loader_;
   int rank_ = 0;
   std::vector<double> speeds_ = {1};  // of the round's ranks
-  int not_finite_in_a_row_ = 0;
+  NotFiniteSteps not_finite_;
   std::vector<at::Tensor> buffers_before_;
   std::unique_ptr<StepGraphs> graphs_;  // absent: each pass is launched kernel by kernel
 };

@@ -47,7 +47,7 @@ int ExpectTheSame(DeviceBackend& device, RoundConnector& on_cpu, RoundConnector&
   REQUIRE(trainer.state().parameters.front().tensor.device() == device.device());
   auto second = on_device.Enter(1, rank, world, {.backend = &device});
   REQUIRE(second.ok() && trainer.RunRound(*second, Trainer::kTotalSteps).ok());
-  REQUIRE(trainer.last().applied && trainer.last().global_count == expected.last().global_count);
+  REQUIRE(trainer.last().applied && trainer.last().all.count == expected.last().all.count);
   REQUIRE(std::abs(trainer.last().loss - expected.last().loss) < 1e-3 * expected.last().loss);
   REQUIRE(AreClose(trainer.state(), expected.state()));
   return 0;

@@ -58,7 +58,7 @@ TEST(Async, LeavesTheSameBitsOnAllRanksAndUsesEachSampleOnce) {
     auto communicator = connector.Enter(1, rank, 7);
     REQUIRE(communicator.ok() && trainer.RunRound(*communicator, 6).ok());
     REQUIRE(trainer.state().step == 6 && trainer.last().steps == 3);
-    REQUIRE(trainer.last().global_count == 22 + 22 + 6 && std::isfinite(trainer.last().loss));
+    REQUIRE(trainer.last().all.count == 22 + 22 + 6 && std::isfinite(trainer.last().loss));
     parent.Send(trainer.Bits());
     return 0;
   });
@@ -90,7 +90,7 @@ TEST(Async, TheOthersTakeWhatARankThatStandsStillDoesNot) {
       REQUIRE(communicator.ok() && trainer.RunRound(*communicator, Trainer::kTotalSteps).ok());
       // The batch in progress and the prefetched one, of 11 samples each.
       const int64_t all = 22 + 22 + 6 + 22 + 22 + 6 + 22;
-      REQUIRE(trainer.last().global_count == all);
+      REQUIRE(trainer.last().all.count == all);
       REQUIRE(rank == still ? trainer.last().local_count <= 22 : trainer.last().local_count >= all - 22);
       parent.Send(trainer.Bits());
       return 0;

@@ -68,7 +68,7 @@ TEST(LocalSgd, WithAMeanAfterEachStepLearnsWhatDdpDoes) {
       auto of_local = second.Enter(2, rank, 2);
       REQUIRE(of_local.ok() && local.RunRound(*of_local, Trainer::kTotalSteps).ok());
       REQUIRE(AreClose(local.state().Tensors(), ddp.state().Tensors()));
-      REQUIRE(local.last().global_count == ddp.last().global_count);
+      REQUIRE(local.last().all.count == ddp.last().all.count);
       REQUIRE(std::abs(local.last().loss - ddp.last().loss) < 1e-5 * ddp.last().loss);
       return 0;
     });
@@ -161,7 +161,7 @@ TEST(LocalSgd, TakesTheMeanOfWhatTheRanksLearnedAlone) {
       reference.Window(4, 7);
       REQUIRE(AreClose(trainer.state().Tensors(), reference.state().Tensors()));
       REQUIRE(std::abs(trainer.last().loss - reference.loss()) < 1e-5 * reference.loss());
-      REQUIRE(trainer.last().steps == 3 && trainer.last().global_count == 22 + 22 + 6);
+      REQUIRE(trainer.last().steps == 3 && trainer.last().all.count == 22 + 22 + 6);
       return 0;
     });
     ExpectAllSucceed(ranks);
@@ -269,7 +269,7 @@ TEST(LocalSgd, SkipsCorruptRecords) {
     auto communicator = connector.Enter(1, rank, 2);
     REQUIRE(communicator.ok() && trainer.RunRound(*communicator, 3).ok());
     const StepReport& report = trainer.last();
-    REQUIRE(report.global_count == 38 && report.global_corrupt == 12);
+    REQUIRE(report.all.count == 38 && report.all.corrupt == 12);
     REQUIRE(report.local_corrupt == (rank == 1 ? 11 : 1));
     REQUIRE(report.applied && report.skipped == 0 && std::isfinite(report.loss));
     parent.Send(trainer.Bits());

@@ -35,7 +35,7 @@ class ProgressReporterTest : public ::testing::Test {
   }
   void TakeStep(int64_t step, double loss) {
     clock_.Advance(500ms);
-    progress_.Committed(step, {.loss = loss, .global_count = 32});
+    progress_.Committed(step, {.loss = loss, .all = {.count = 32}});
   }
 
   const std::array<int, 2> ends_;
@@ -103,7 +103,7 @@ TEST_F(ProgressReporterTest, ReportsStepTimesTokensAndCommunicatedBytes) {
   progress_.Communicated(4096);
   for (int64_t step = 41; step <= 42; ++step) {
     clock_.Advance(500ms);
-    progress_.Committed(step, {.global_count = 32, .local_count = 11});
+    progress_.Committed(step, {.all = {.count = 32}, .local_count = 11});
   }
   std::optional<protocol::Usage> newest;
   std::istringstream lines(Reported());
@@ -122,7 +122,7 @@ TEST_F(ProgressReporterTest, ReportsStepTimesTokensAndCommunicatedBytes) {
 TEST_F(ProgressReporterTest, ReportsHowManyRecordsOfAnEpochWereCorrupt) {
   const auto take = [this](int64_t step, int64_t corrupt) {
     clock_.Advance(500ms);
-    progress_.Committed(step, {.global_count = 32, .global_corrupt = corrupt, .local_corrupt = corrupt / 2});
+    progress_.Committed(step, {.all = {.count = 32, .corrupt = corrupt}, .local_corrupt = corrupt / 2});
   };
   ::testing::internal::CaptureStderr();
   progress_.EnterRound({.round = 2, .rank = 0, .world = 3}, 40, StateSource::kCheckpoint);
@@ -160,7 +160,7 @@ TEST_F(ProgressReporterTest, ReportsUncommittedStepsAndAWholeWindowAtItsEnd) {
   progress_.UnderWay(4);
   EXPECT_EQ(Reported(), "") << "not within 100 ms";
   clock_.Advance(500ms);
-  progress_.Committed(48, {.steps = 8, .loss = 0.5, .global_count = 32, .skipped = 2});
+  progress_.Committed(48, {.steps = 8, .loss = 0.5, .all = {.count = 32}, .skipped = 2});
   EXPECT_THAT(Reported(), AllOf(HasSubstr(R"("step":48)"), HasSubstr(R"("stepsUnderWay":0)"),
                                 HasSubstr(R"("stepsTotal":8)"), HasSubstr(R"("skippedStepsTotal":2)")));
   progress_.UnderWay(5);
@@ -177,7 +177,7 @@ TEST_F(ProgressReporterTest, ReportsTheTimesOfAWindowWithTheStepsOfTheNext) {
   clock_.Advance(500ms);
   progress_.UnderWay(8);
   progress_.Committed(
-      48, {.steps = 8, .global_count = 32});  // at once: this rank did not have to wait for others
+      48, {.steps = 8, .all = {.count = 32}});  // at once: this rank did not have to wait for others
   clock_.Advance(500ms);
   (void)Reported();
   progress_.UnderWay(1);

@@ -82,7 +82,7 @@ TEST(StepRunner, LearnsTheSameWithSharesBySpeed) {
     REQUIRE(first.ok() && one.RunRound(*first, Trainer::kTotalSteps).ok());
     auto second = by_speed.Enter(2, rank, 3);
     REQUIRE(second.ok() && other.RunRound(*second, Trainer::kTotalSteps).ok());
-    REQUIRE(other.last().global_count == one.last().global_count);
+    REQUIRE(other.last().all.count == one.last().all.count);
     REQUIRE(other.last().local_count != one.last().local_count);
     for (std::size_t i = 0; i < one.state().parameters.size(); ++i) {
       REQUIRE(at::allclose(other.state().parameters[i].tensor, one.state().parameters[i].tensor, 1e-5, 1e-6));
@@ -191,7 +191,7 @@ TEST(StepRunner, TakesTheMeanOverTheSamplesThatAreNotCorrupt) {
     auto communicator = connector.Enter(1, rank, 3);
     REQUIRE(communicator.ok() && trainer.RunRound(*communicator, 1).ok());
     const StepReport& report = trainer.last();
-    REQUIRE(report.applied && report.global_count == 14 && report.global_corrupt == 8);
+    REQUIRE(report.applied && report.all.count == 14 && report.all.corrupt == 8);
     REQUIRE(report.local_count == std::vector<int64_t>({8, 0, 6}).at(static_cast<std::size_t>(rank)));
     REQUIRE(report.local_corrupt == std::vector<int64_t>({0, 7, 1}).at(static_cast<std::size_t>(rank)));
     REQUIRE(std::abs(report.loss - loss.item<double>()) < 1e-5);
