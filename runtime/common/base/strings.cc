@@ -61,7 +61,8 @@ std::string RandomHex(std::size_t bytes) {
   static constexpr std::string_view kDigits = "0123456789abcdef";
   std::vector<unsigned char> random(bytes);
   // Not std::random_device: the static libstdc++ takes it from glibc 2.36, which not all images have.
-  LOCKSTEP_CHECK(getentropy(random.data(), random.size()) == 0, std::string("no random numbers: ") + std::strerror(errno));
+  LOCKSTEP_CHECK(getentropy(random.data(), random.size()) == 0,
+                 std::string("no random numbers: ") + std::strerror(errno));
   std::string text;
   for (const unsigned char value : random) {
     text += kDigits[value >> 4U];
