@@ -152,7 +152,7 @@ Result<ClientConfig> InClusterConfig(const Environment& environment, const std::
   result.endpoint.token_file = folder + "/token";
   // the API server of the operator's own cluster is reached without a proxy
   result.endpoint.use_proxy_environment = false;
-  LOCKSTEP_TRY(const std::string token, ReadFile(result.endpoint.token_file));
+  if (const auto token = ReadFile(result.endpoint.token_file); !token.ok()) return token.error();
   const auto name_space = ReadFile(folder + "/namespace");
   result.name_space = name_space.ok() ? *name_space : "default";
   return result;

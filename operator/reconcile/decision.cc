@@ -172,6 +172,7 @@ std::optional<Seconds> UntilDeadline(const Observed& observed) {
 
 Decision Run(const Observed& observed, const PodGroups& groups) {
   std::vector<Pod> wanted;
+  wanted.reserve(groups.slots.size());
   for (const auto& [slot, pod] : groups.slots) wanted.push_back(pod);
   FailureDecision failures = DecideFailures(observed, wanted);
   if (failures.job_failure) return Fail(failures.job_failure->reason, failures.job_failure->message);

@@ -30,7 +30,7 @@ std::optional<protocol::JobIdentity> FalselyClaimedJob(const Json& object, const
   if (controller == nullptr) return std::nullopt;
   for (const kube::Object& found : jobs.ByIndex(StringAt(*controller, {"uid"}))) {
     const kube::ObjectKey key = kube::KeyOf(*found);
-    const protocol::JobIdentity job{key.name_space, key.name, kube::UidOf(*found)};
+    protocol::JobIdentity job{key.name_space, key.name, kube::UidOf(*found)};
     if (JobOf(object) != job) return job;
   }
   return std::nullopt;

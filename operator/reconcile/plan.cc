@@ -124,6 +124,7 @@ void DeleteOthers(const PodGroups& groups, const FailureDecision& failures, Acti
   std::set<std::string> failed;
   for (const Pod& pod : failures.to_delete) failed.insert(pod.uid);
   std::vector<Pod> pods;
+  pods.reserve(groups.slots.size());
   for (const auto& [slot, pod] : groups.slots) pods.push_back(pod);
   DeletePods(
       pods, [&](const Pod& pod) { return !failed.contains(pod.uid); },

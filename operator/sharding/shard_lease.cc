@@ -85,6 +85,7 @@ std::string ShardLease::AddressOf(std::size_t shard) const {
 std::vector<std::string> ShardLease::Replicas() const {
   const MutexLock lock(mutex_);
   std::vector<std::string> identities;
+  identities.reserve(published_.replicas.size());
   for (const auto& [identity, replica] : published_.replicas) identities.push_back(identity);
   return identities;
 }

@@ -17,6 +17,7 @@ constexpr std::size_t kMostAuthorities = 8'192;
 
 std::string IdentitiesOf(const ShardTable& table) {
   std::vector<std::string> identities;
+  identities.reserve(table.replicas.size());
   for (const auto& [identity, replica] : table.replicas) identities.push_back(identity);
   return Join(identities, ",");
 }

@@ -106,6 +106,7 @@ std::vector<std::string> MissingFrom(const StoredStep& stored, const Manifest& m
 
 std::vector<TensorPlace> PlacesIn(const SafetensorsHeader& header) {
   std::vector<TensorPlace> places;
+  places.reserve(header.tensors.size());
   for (const TensorEntry& entry : header.tensors) {
     places.push_back({entry.name, entry.dtype, entry.shape,
                       static_cast<int64_t>(header.data_offset + entry.begin),

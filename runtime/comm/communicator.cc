@@ -310,7 +310,7 @@ Result<void> Communicator::SumInPlace(at::Tensor& tensor) {
 template <typename Move>
 Result<void> Communicator::MoveInPieces(const at::Tensor& tensor, Move&& move) {
   const at::Tensor flat = tensor.view(-1);
-  const int64_t piece = std::max<int64_t>(1, kPieceBytes / static_cast<int64_t>(flat.element_size()));
+  const int64_t piece = std::max<int64_t>(1, kPieceBytes / flat.element_size());
   for (int64_t begin = 0; begin < flat.numel(); begin += piece) {
     std::vector<at::Tensor> part = {flat.narrow(0, begin, std::min(piece, flat.numel() - begin))};
     LOCKSTEP_TRY(move(part));

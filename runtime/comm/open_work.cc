@@ -13,7 +13,7 @@
 namespace lockstep::comm {
 namespace {
 
-using Future = c10::ivalue::Future;
+using c10::ivalue::Future;
 
 constexpr const char* kGivenUp = "the round was aborted";
 

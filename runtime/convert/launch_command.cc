@@ -44,7 +44,7 @@ std::optional<Head> FindHead(const Words& words) {
     return Head{{words.front().substr(0, words.front().size() - name.size()) + "python3"}, 1};
   }
   if (!name.starts_with("python")) return std::nullopt;
-  for (std::size_t at = 1; at + 1 < words.size() && words[at].starts_with("-"); ++at) {
+  for (std::size_t at = 1; at + 1 < words.size() && words[at].starts_with('-'); ++at) {
     if (words[at] == "-W" || words[at] == "-X") ++at;
     if (words[at] != "-m") continue;
     const std::string& module = words[at + 1];
@@ -78,7 +78,7 @@ bool TakesValue(const std::string& flag) {
 
 Parsed ParseFlags(const Words& words, std::size_t at) {
   Parsed parsed;
-  for (; at < words.size() && words[at].size() > 1 && words[at].starts_with("-"); ++at) {
+  for (; at < words.size() && words[at].size() > 1 && words[at].starts_with('-'); ++at) {
     const std::size_t equals = std::min(words[at].find('='), words[at].size());
     const std::string flag = LongForm(words[at].substr(0, equals));
     if (FindField(LaunchFlags(), flag) == nullptr) {
@@ -163,7 +163,7 @@ std::string UnwrapScript(std::string script, Launch& launch) {
 std::optional<std::size_t> FindScript(const Words& words) {
   static constexpr std::array kShells = {"sh", "bash", "dash", "ash", "zsh"};
   if (words.empty() || !IsAmong(kShells, BaseName(words.front()))) return std::nullopt;
-  for (std::size_t at = 1; at + 1 < words.size() && words[at].starts_with("-"); ++at) {
+  for (std::size_t at = 1; at + 1 < words.size() && words[at].starts_with('-'); ++at) {
     if (!words[at].starts_with("--") && words[at].find('c') != std::string::npos) return at + 1;
     if (words[at] == "-o") ++at;
   }

@@ -50,7 +50,7 @@ class Manifest {
   void Append(const std::string& text) {
     if (std::exchange(has_text_, true)) result_.text += "---\n";
     result_.text += text;
-    if (!text.empty() && text.back() != '\n') result_.text += "\n";
+    if (!text.empty() && text.back() != '\n') result_.text += '\n';
   }
 
   ConvertedManifest result_;

@@ -147,10 +147,10 @@ class Writer {
     if (IsBlock(value)) return Literal(value.get_ref<const std::string&>(), indent);
     if (IsNumbers(value)) return Numbers(value, indent);
     if (IsOneLine(value, indent)) {
-      text_ += " " + OneLine(value) + "\n";
+      text_ += ' ' + OneLine(value) + "\n";
       return;
     }
-    text_ += "\n";
+    text_ += '\n';
     // As in our examples: the dashes of a list are below its key.
     Block(value, value.is_array() ? indent - 2 : indent, path);
   }
@@ -169,7 +169,7 @@ class Writer {
         text_ += line + "\n";
         line = std::string(indent, ' ');
       } else if (index > 0) {
-        line += " ";
+        line += ' ';
       }
       line += entry;
     }
@@ -212,7 +212,7 @@ class Writer {
       text_ += std::string(indent, ' ') + "-";
       const Json& entry = list[index];
       if (entry.is_object() && !entry.empty()) {
-        text_ += " ";
+        text_ += ' ';
         Object(entry, indent + 2, place, true);
       } else {
         Value(entry, entry.is_array() ? indent + 4 : indent + 2, place);

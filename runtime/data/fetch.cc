@@ -95,6 +95,7 @@ class Fetcher {
     {
       std::vector<std::jthread> threads;
       const std::size_t most = std::min(numbers_.count(), static_cast<std::size_t>(options_.threads));
+      threads.reserve(most);
       for (std::size_t i = 0; i < most; ++i) threads.emplace_back([this] { Work(); });
     }
     const MutexLock lock(mutex_);

@@ -32,7 +32,7 @@ std::string Essence(std::string_view said) {
   for (const std::string_view prefix : {"error: ", "Error from server ", "Error from server: "}) {
     if (text.starts_with(prefix)) text.erase(0, prefix.size());
   }
-  if (text.starts_with("(") && Contains(text, "): ")) text.erase(0, text.find("): ") + 3);
+  if (text.starts_with('(') && Contains(text, "): ")) text.erase(0, text.find("): ") + 3);
   return text;
 }
 

@@ -5,7 +5,7 @@
 namespace lockstep::launch {
 namespace {
 
-bool LooksLikeJsonObject(const std::string& line) { return line.starts_with("{\"") && line.ends_with("}"); }
+bool LooksLikeJsonObject(const std::string& line) { return line.starts_with("{\"") && line.ends_with('}'); }
 
 // base/log.h begins its records with the time, in microseconds, and the level.
 bool IsOwnInfo(std::string_view line) {

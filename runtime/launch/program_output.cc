@@ -20,7 +20,7 @@ void ProgramOutputSender::Send(int rank, OutputStream stream, std::string_view l
   std::string message(1, stream == OutputStream::kError ? kErrorLetter : kOutputLetter);
   message += std::to_string(rank) + " ";
   message += line;
-  message += "\n";
+  message += '\n';
   // Lines longer than PIPE_BUF are not written atomically, so lines of several ranks would mix.
   const MutexLock lock(mutex_);
   for (std::string_view rest = message; !rest.empty();) {
@@ -55,7 +55,7 @@ void ProgramOutputPrinter::Print(std::string_view message) const {
   std::string line;
   if (with_prefix_) line = "[rank " + std::string(message.substr(1, space - 1)) + "] ";
   line += message.substr(space + 1);
-  line += "\n";
+  line += '\n';
   std::FILE* const target = message.front() == kErrorLetter ? stderr : stdout;
   // In one call: the lock of stdio keeps the line whole.
   std::fwrite(line.data(), 1, line.size(), target);

@@ -127,7 +127,7 @@ class StatePart {
 
   // Requests the bytes of the tensor from element `first` on into `room`.
   void Want(const std::string& tensor, const at::Tensor& room, int64_t first = 0) {
-    const auto element = static_cast<int64_t>(room.element_size());
+    const int64_t element = room.element_size();
     wanted_.push_back({tensor, first * element, {static_cast<char*>(room.data_ptr()), room.nbytes()}});
   }
 

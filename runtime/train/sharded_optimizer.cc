@@ -116,6 +116,7 @@ ShardedOptimizer::Shard ShardedOptimizer::MakeShard(const Version& version, cons
   Shard shard{version, range, std::move(slots), ViewsOf(range), nullptr};
   if (shard.parameters.empty()) return shard;
   std::vector<NamedTensor> named;
+  named.reserve(shard.parameters.size());
   for (const at::Tensor& view : shard.parameters) named.push_back({"", view});
   std::vector<at::Tensor> state;  // views of the flat slots
   for (const at::Tensor& slot : shard.slots) {
@@ -179,6 +180,7 @@ Result<void> ShardedOptimizer::Step(Communicator& communicator, double learning_
   LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "optimizer", [&] {
     for (const Shard& shard : shards_) {
       std::vector<at::Tensor> slots;
+      slots.reserve(shard.slots.size());
       for (const at::Tensor& slot : shard.slots) slots.push_back(slot.clone());
       parameters_before.push_back(shard.range.size() == 0 ? at::Tensor() : FlatParameters(shard.range));
       before.push_back({shard.version, shard.range, std::move(slots), {}, nullptr});
@@ -309,6 +311,7 @@ Result<std::vector<ShardedOptimizer::Shard>> ShardedOptimizer::Receive(
         return shard.version == version_ && shard.range == range;
       });
       std::vector<at::Tensor> slots;
+      slots.reserve(slot_count_);
       for (std::size_t slot = 0; slot < slot_count_; ++slot) {
         // A restored part is in host memory.
         slots.push_back(held == shards_.end() ? received[slot][next] : held->slots[slot].to(options));

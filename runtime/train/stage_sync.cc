@@ -200,6 +200,7 @@ Result<StateSource> GoBackTo(const Version& version, TrainingState& state,
   // Training modifies its tensors, and the copy may be needed again.
   LOCKSTEP_TRY(comm::CatchTorch(ErrorCode::kInternal, "restoring the copy of a step", [&] {
     std::vector<at::Tensor> tensors;
+    tensors.reserve(mine->tensors.size());
     for (const at::Tensor& tensor : mine->tensors)
       tensors.push_back(tensor.defined() ? tensor.clone() : at::Tensor());
     staged.LoadPart(version, mine->layers, tensors);

@@ -112,6 +112,7 @@ void StagedState::AddMoments() {
 
 std::vector<NamedTensor> StagedState::tensors() const {
   std::vector<NamedTensor> all;
+  all.reserve(entries_.size());
   for (const Entry& entry : entries_)
     all.push_back({entry.name, entry.data.defined() ? entry.data : entry.stand_in});
   return all;
@@ -166,6 +167,7 @@ std::vector<bool> StagedState::LayersToRead(int rank, int world) const {
 
 std::vector<bool> StagedState::AreOf(const std::vector<bool>& layers) const {
   std::vector<bool> are;
+  are.reserve(entries_.size());
   for (const Entry& entry : entries_) are.push_back(IsHeldBy(entry, layers));
   return are;
 }

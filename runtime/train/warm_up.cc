@@ -53,6 +53,7 @@ Result<void> WarmUp(const api::TrainingSpec& spec, const data::Dataset& dataset,
   return comm::CatchTorch(ErrorCode::kInvalidArgument, "spec.training.model cannot be trained on the data",
                           [&] {
                             std::vector<at::Tensor> before;
+                            before.reserve(state.buffers.size());
                             for (const NamedTensor& buffer : state.buffers)
                               before.push_back(buffer.tensor.clone());
                             RunOnce(batch, state, spec.precision);

@@ -19,7 +19,7 @@ const CLI::App& Reached(const CLI::App& app) {
 }
 
 std::string UnknownWord(const CLI::App& command, const std::string& word) {
-  if (word.starts_with("-") && word.size() > 1) {
+  if (word.starts_with('-') && word.size() > 1) {
     const std::string flag = word.substr(0, word.find('='));
     std::vector<std::string> known;
     for (const CLI::Option* option : OptionsOf(command)) {

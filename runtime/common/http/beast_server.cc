@@ -276,8 +276,8 @@ class Session final : public std::enable_shared_from_this<Session> {
 
   void End() {
     beast::error_code ignored;  // the peer may have closed first, and needs no answer then
-    socket_.shutdown(Tcp::socket::shutdown_both, ignored);
-    socket_.close(ignored);
+    (void)socket_.shutdown(Tcp::socket::shutdown_both, ignored);
+    (void)socket_.close(ignored);
     deadline_.cancel();
     shared_->sessions.Remove(shared_from_this());
   }
@@ -303,7 +303,7 @@ Tcp::acceptor Listen(asio::io_context& io, const HostPort& address) {
   Tcp::endpoint endpoint(Tcp::v6(), port);
   if (!address.host.empty()) endpoint = {asio::ip::make_address(address.host), port};
   beast::error_code error;
-  acceptor.open(endpoint.protocol(), error);
+  (void)acceptor.open(endpoint.protocol(), error);
   if (error == asio::error::address_family_not_supported && address.host.empty()) {
     endpoint = {Tcp::v4(), port};
     acceptor.open(endpoint.protocol());
@@ -373,7 +373,7 @@ class BeastServer final : public HttpServer {
 
   void Open(Tcp::socket socket) {
     beast::error_code ignored;  // a missing option only costs latency
-    socket.set_option(Tcp::no_delay(true), ignored);
+    (void)socket.set_option(Tcp::no_delay(true), ignored);
     const std::string peer = PeerOf(socket);
     std::shared_ptr<ssl_ctx_st> context;
     if (shared_->certificate != nullptr) {
