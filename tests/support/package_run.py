@@ -1,4 +1,4 @@
-"""A `lockstep run` of a script that joins its job by the Python package, with one rank in each of its workers; what becomes of it."""
+"""A `lockstep run` of a script that joins its job by the Python package, with one rank in each of its workers, or `nproc`; what becomes of it."""
 import contextlib
 import json
 import pathlib
@@ -15,13 +15,13 @@ RANKS = 3
 class ScriptRun(Run):
     """The script gets the folder and the arguments."""
 
-    def __init__(self, folder, script, *arguments, environment=ENVIRONMENT, ranks=RANKS, minimum=1):
+    def __init__(self, folder, script, *arguments, environment=ENVIRONMENT, ranks=RANKS, minimum=1, nproc=1):
         command = [str(torch_python.python()), str(script), folder, *map(str, arguments)]
         container = {"name": "trainer", "image": "none", "command": command}
         job = pathlib.Path(folder, "job.json")
         job.write_text(json.dumps({
             "apiVersion": "lockstep.dev/v1alpha1", "kind": "DistributedTrainingJob", "metadata": {"name": "package"},
-            "spec": {"worker": {"replicas": ranks, "template": {"spec": {"containers": [container]}}},
+            "spec": {"nprocPerNode": nproc, "worker": {"replicas": ranks, "template": {"spec": {"containers": [container]}}},
                      "elasticPolicy": {"minReplicas": minimum, "maxReplicas": ranks},
                      "failurePolicy": {"maxRestarts": 1000, "inPlaceLimit": 1000}, "rendezvous": {"heartbeatIntervalSeconds": 1}}}))
         super().__init__(folder, job, environment)
@@ -36,9 +36,9 @@ def slowly(folder):
     path.unlink()
 
 
-def until_steps(run, more=5, after=0):
+def until_steps(run, more=5, after=0, ranks=RANKS):
     """All ranks train in a round after that one and have finished some steps there. Returns the round."""
-    number = run.until_joined(RANKS, after=after)
+    number = run.until_joined(ranks, after=after)
     begin = ledger.newest_commit(run.ledger)
     run.until_step(begin + more)
     return number

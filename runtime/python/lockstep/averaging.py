@@ -1,5 +1,5 @@
-"""What differs between the two ways in which the ranks of a job train together: all take the mean of their gradients in each step
-(gradients.py), or each takes some steps alone, and then all take the mean of their states (windows.py).
+"""What differs between the ways in which the ranks of a job train together: all take the mean of their gradients in each step (gradients.py),
+also where the ranks of a pod share one state (sharded.py), or each takes some steps alone, and then all take the mean of their states (windows.py).
 """
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import typing
 import torch
 
 if typing.TYPE_CHECKING:
+    from lockstep.batches import Batch
     from lockstep.rounds import Round
     from lockstep.state import Stateful
     from lockstep.step import Step
@@ -46,6 +47,9 @@ class Averaging(typing.Protocol):
         """Forgets what refers to the process group."""
 
     def begin(self, step: Step) -> None: ...
+
+    def accumulate(self, batch: Batch, size: int) -> typing.Iterator[Batch]:
+        """The micro-batches of the batch. What is summed over the ranks is summed in the backward pass of the last one."""
 
     def before_update(self, optimizer: torch.optim.Optimizer) -> None: ...
 

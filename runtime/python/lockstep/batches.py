@@ -73,8 +73,9 @@ class Batch:
     is_last: bool = False
     """Of its epoch, or of the loop."""
 
-    def micro_batches(self, size: int) -> list[Batch]:
-        """Parts of at most `size` samples, for accumulation of gradients (`Step.accumulate`). `part` of each weights its loss."""
+    def micro_batches(self, size: int, at_least: int = 1) -> list[Batch]:
+        """Parts of at most `size` samples, for accumulation of gradients (`Step.accumulate`). `part` of each weights its loss. `at_least` so many
+        parts: where there are fewer samples, one of them is in several parts, and counts as one."""
         if size < 1:
             raise LockstepError(f"the size of a micro-batch must be at least 1, not {size}")
         count = max(1, len(self.ids))
@@ -82,7 +83,16 @@ class Batch:
         for begin in range(0, count, size):
             end = min(begin + size, count)
             parts.append(dataclasses.replace(self, data=_part(self.data, begin, end), ids=self.ids[begin:end], part=(end - begin) / count))
+        while len(parts) < at_least:
+            parts[-1:] = parts[-1]._halves()
         return parts
+
+    def _halves(self) -> list[Batch]:
+        middle, end = len(self.ids) // 2, len(self.ids)
+        if middle == 0:
+            return 2 * [dataclasses.replace(self, part=self.part / 2)]
+        return [dataclasses.replace(self, data=_part(self.data, begin, stop), ids=self.ids[begin:stop], part=self.part * (stop - begin) / end)
+                for begin, stop in ((0, middle), (middle, end))]
 
     @property
     def inputs(self) -> typing.Any:

@@ -5,6 +5,7 @@ whether this rank waits for others. When the supervisor is gone it ends this pro
 """
 from __future__ import annotations
 
+import functools
 import json
 import os
 import socket
@@ -29,6 +30,7 @@ class Control:
         self._sending = threading.Lock()
         self._changed = threading.Condition()
         self._assignment: dict[str, typing.Any] | None = None
+        self._is_announced = False  # and the assignment was not taken yet
         self._newest_round = 0
         self._aborted_round = 0
         self._round: Round | None = None
@@ -45,6 +47,12 @@ class Control:
             except OSError:
                 pass  # the reading thread ends this process
 
+    def announce(self, step: int, store_port: int) -> None:
+        """This rank is ready for the next round. Once it has said so, it gets an assignment."""
+        if not self._is_announced:
+            self._is_announced = True
+            self.send("ready", step=step, storePort=store_port)
+
     def wait_for_assignment(self) -> dict[str, typing.Any]:
         """Needs no deadline: the supervisor bounds the wait for a round. Raises Stopped."""
         with self._changed:
@@ -52,6 +60,7 @@ class Control:
             if self.stop_at is not None:
                 raise Stopped
             assignment, self._assignment = self._assignment, None
+            self._is_announced = False
         assert assignment is not None
         return assignment
 
@@ -107,3 +116,10 @@ class Control:
             self._changed.notify_all()
         if to_abort is not None:  # without the lock, which the training thread may need to come out of a collective
             to_abort.abort("a rank has left the round")
+
+
+@functools.lru_cache(maxsize=None)
+def connection() -> Control | None:
+    """Of this process. None: it was started without a supervisor."""
+    name = os.environ.get(SOCKET)
+    return Control(name) if name else None

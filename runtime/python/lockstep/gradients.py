@@ -14,6 +14,7 @@ from lockstep.errors import LockstepError
 from lockstep.undo import Undo
 
 if typing.TYPE_CHECKING:
+    from lockstep.batches import Batch
     from lockstep.job import Job
     from lockstep.rounds import Round
     from lockstep.state import Stateful
@@ -57,6 +58,13 @@ class GradientAveraging:
         self.step, self._totals = step, None
         if self._undo is not None:
             self._undo.forget()
+
+    def accumulate(self, batch: Batch, size: int) -> typing.Iterator[Batch]:
+        parts = batch.micro_batches(size)
+        for part in parts[:-1]:
+            with self.model.no_sync() if isinstance(self.model, DistributedDataParallel) else contextlib.nullcontext():
+                yield part
+        yield parts[-1]
 
     def before_update(self, optimizer: torch.optim.Optimizer) -> None:
         assert self.step is not None

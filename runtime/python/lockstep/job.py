@@ -14,10 +14,11 @@ from torch.nn.parallel import DistributedDataParallel
 
 from lockstep.averaging import Averaging, Final
 from lockstep.batches import Batch, Batches, SamplePlan
-from lockstep.control import SOCKET, Control
-from lockstep.errors import LockstepError, Stopped
+from lockstep.control import Control, connection
+from lockstep.errors import LockstepError, RoundBroken, Stopped
 from lockstep.gradients import GradientAveraging
 from lockstep.ledger import SampleLedger
+from lockstep.pod import this_pod
 from lockstep.progress import Progress
 from lockstep.rounds import BrokenRounds, Round, listen
 from lockstep.state import INCOMPLETE, State, Stateful
@@ -30,6 +31,7 @@ if typing.TYPE_CHECKING:
 # For the supervisor to say that another rank has left, after an error that may come from that.
 _ABORT_SECONDS = 2.0
 _REASON_LENGTH = 500
+_NOT_ALL_OF_POD = "another rank of this pod has lost the round"
 
 
 def join(model: torch.nn.Module, *state: Stateful, checkpoints: str | os.PathLike[str] | None = None, step: int = 0,
@@ -43,6 +45,9 @@ def join(model: torch.nn.Module, *state: Stateful, checkpoints: str | os.PathLik
 
     `average_every`: instead of averaging gradients in each step, each rank trains alone for this many steps; then all take the mean of their
     states. `outer_optimizer` takes a step with the mean change of the parameters as their gradients.
+
+    A model that `fully_shard` has divided over `lockstep.shard_mesh()` stays so: each pod has the state once, and the pods take the mean of their
+    gradients.
 
     >>> job = lockstep.join(model, optimizer, scheduler)
     >>> job = lockstep.join(model, optimizer, average_every=50)  # LocalSGD
@@ -59,9 +64,17 @@ def join(model: torch.nn.Module, *state: Stateful, checkpoints: str | os.PathLik
     if checkpoints is not None and step > 0:
         raise LockstepError("join needs either `checkpoints`, from which it loads the state, or the `step` of the state that the script has loaded")
     check_arguments(model, state, average_every, outer_optimizer, ddp)
+    if is_sharded(model) or this_pod().mesh is not None:
+        from lockstep.sharded import ShardedAveraging, check_sharded  # DTensor takes a while to import
+        check_sharded(model, average_every, ddp, checkpoints)
+        return Job(model, state, checkpoints, step, ShardedAveraging)
     if average_every is None:
         return Job(model, state, checkpoints, step, functools.partial(GradientAveraging, ddp=ddp or {}))
     return Job(model, state, checkpoints, step, functools.partial(WindowAveraging, every=average_every, outer_optimizer=outer_optimizer))
+
+
+def is_sharded(model: torch.nn.Module) -> bool:
+    return any(hasattr(module, "set_requires_gradient_sync") for module in model.modules())  # FSDPModule, which takes a while to import
 
 
 class Job:
@@ -73,7 +86,8 @@ class Job:
         self.progress = Progress()
         self._averaging = averaging(self, model, state)
         self._device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
-        self._state = State([model, *state, *self._averaging.state], self._device, step if step > 0 else INCOMPLETE)
+        self._pod = this_pod()
+        self._state = State([model, *state, *self._averaging.state], self._device, step if step > 0 else INCOMPLETE, self._pod.mesh)
         self._saved_state: SavedState | None = None
         if checkpoints is not None:
             from lockstep.saved_state import SavedState  # DCP takes a while to import
@@ -90,8 +104,7 @@ class Job:
         for optimizer in self._optimizers:
             optimizer.register_step_pre_hook(self._before_update)
             optimizer.register_step_post_hook(self._after_update)
-        name = os.environ.get(SOCKET)
-        self._control = Control(name) if name else None
+        self._control = connection()
         if self._control is not None:
             atexit.register(self._end, self._control)
         else:
@@ -185,21 +198,30 @@ class Job:
         self._leave_if_over(control)
         while self._current is None:
             with contextlib.closing(listen()) as listener:
-                control.send("ready", step=self._state.step, storePort=listener.getsockname()[1])
+                self._expect_one_step()
+                control.announce(self._state.step, listener.getsockname()[1])
                 assignment = control.wait_for_assignment()
                 try:
                     self._enter(control, assignment, listener)
                 except RuntimeError as error:
                     self._break(control, assignment["round"], str(error))
+                if self._pod.any(self._current is None)[0] and self._current is not None:
+                    self._break(control, assignment["round"], _NOT_ALL_OF_POD)
+
+    def _expect_one_step(self) -> None:
+        """A pod has a state if all of its ranks have their parts, of the same step."""
+        if any(step != self._state.step for step, in self._pod.gather(self._state.step)):
+            self._state.step = INCOMPLETE
 
     def _leave_if_over(self, control: Control) -> None:
         if self._current is None:
             return
-        if self._current.failure is not None:
-            self._break(control, self._current.number, self._current.failure)
+        is_broken, stops = self._pod.any(self._current.failure is not None, control.stop_at is not None)
+        if is_broken:
+            self._break(control, self._current.number, self._current.failure or _NOT_ALL_OF_POD)
         elif self._leaves:
             self._drop(control)
-        if self._current is None and control.stop_at is not None:
+        if self._current is None and stops:
             if self._saved_state is not None:
                 self.save()
             raise Stopped
@@ -207,7 +229,7 @@ class Job:
     def _enter(self, control: Control, assignment: dict[str, typing.Any], listener: socket.socket) -> None:
         start = time.monotonic()
         control.send("phase", phase="sync")
-        self._current = round_ = Round(assignment, self._device)
+        self._current = round_ = Round(assignment, self._device, self._pod)
         self._leaves = False
         control.attach(round_)
         round_.connect(listener)
@@ -263,6 +285,9 @@ class Job:
         if step.batch is not None:
             self._ledger.contribute(step.number, step.batch.ids)
 
+    def accumulate(self, batch: Batch, size: int) -> typing.Iterator[Batch]:
+        return self._averaging.accumulate(batch, size)
+
     def total(self, value: float) -> float:
         return self._averaging.total(value)
 
@@ -303,7 +328,9 @@ class Job:
         round_, control = self._current, self._control
         if round_ is None or control is None or not isinstance(error, RuntimeError):
             return False
-        return round_.failure is not None or control.wait_for_abort(round_.number, _ABORT_SECONDS)
+        is_over = round_.failure is not None or control.wait_for_abort(round_.number, _ABORT_SECONDS)
+        # Ranks of a pod that share a state end a step together, by this error only.
+        return is_over and (self._pod.mesh is None or isinstance(error, RoundBroken))
 
     def takes_back(self) -> bool:
         """The updates of a step that is to be repeated. False: they cannot be taken back, so the step counts."""

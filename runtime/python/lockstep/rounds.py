@@ -17,6 +17,9 @@ import torch.distributed as dist
 
 from lockstep.errors import LockstepError, RoundBroken
 
+if typing.TYPE_CHECKING:
+    from lockstep.pod import Pod
+
 # The supervisor finds a rank that hangs; this only ends what it cannot see.
 _COLLECTIVE_LIMIT = datetime.timedelta(minutes=30)
 # For the moment in which all ranks connect, when all have arrived.
@@ -44,13 +47,24 @@ def _store(*place: typing.Any, **options: typing.Any) -> typing.Any:
 
 
 class Round:
-    """Attributes: `number`, `rank`, `world`, `device` (of the tensors that it moves)."""
+    """Attributes: `number`, `rank`, `world`, `device` (of the tensors that it moves).
 
-    def __init__(self, assignment: dict[str, typing.Any], device: torch.device) -> None:
+    Its process group has all ranks. Where those of a pod share one state, it has one rank of each pod, those that hold the same part: `pod`
+    says which. `group_rank` and `group_size` are those of this group.
+    """
+
+    def __init__(self, assignment: dict[str, typing.Any], device: torch.device, pod: Pod | None = None) -> None:
         self.number: int = assignment["round"]
         self.rank: int = assignment["rank"]
         self.world: int = assignment["world"]
         self.device = device
+        self._part = None if pod is None or pod.mesh is None else pod.rank
+        size = 1 if self._part is None or pod is None else pod.size
+        if self._part is not None and (self.world % size, self.rank % size) != (0, self._part):
+            raise LockstepError(f"the pods of this job have different numbers of ranks: this one has {size}, and its rank {self._part} is rank "
+                                f"{self.rank} of {self.world}")
+        self.group_rank, self.group_size = self.rank // size, self.world // size
+        self._group: typing.Any = None
         self.failure: str | None = None  # why the round is over; None: it is not
         self.is_connected = False  # all ranks have arrived
         self._store_at: tuple[str, int] = (assignment["storeHost"], assignment["storePort"])
@@ -71,8 +85,21 @@ class Round:
         store.add("arrived", 1)
         self._until("all ranks of the round", lambda: store.add("arrived", 0) == self.world)
         self.is_connected = True
+        self._group = self._whole_group(store) if self._part is None else self._group_of_part(store)
+
+    def _whole_group(self, store: typing.Any) -> typing.Any:
         dist.init_process_group("nccl" if self._aborts_by_itself else "gloo", store=store, rank=self.rank, world_size=self.world,
                                 timeout=_COLLECTIVE_LIMIT)
+        return dist.group.WORLD
+
+    def _group_of_part(self, store: typing.Any) -> typing.Any:
+        """The default group of PyTorch is that of the pod, and outlives this one."""
+        store = dist.PrefixStore(str(self._part), store)  # type: ignore[attr-defined]
+        if self._aborts_by_itself:
+            options = dist.ProcessGroupNCCL.Options()
+            options._timeout = _COLLECTIVE_LIMIT
+            return dist.ProcessGroupNCCL(store, self.group_rank, self.group_size, options)
+        return dist.ProcessGroupGloo(store, self.group_rank, self.group_size, _COLLECTIVE_LIMIT)
 
     def _store_listens(self) -> bool:
         try:
@@ -93,8 +120,8 @@ class Round:
     def all_reduce(self, tensor: torch.Tensor) -> torch.futures.Future[torch.Tensor]:
         """The sum over all ranks in `tensor`, as a future that an abort completes."""
         if self._aborts_by_itself:
-            work = dist.all_reduce(tensor, async_op=True)
-            return work.get_future().then(lambda done: done.value()[0])
+            future: torch.futures.Future[typing.Any] = self._group.allreduce([tensor]).get_future()
+            return future.then(lambda done: done.value()[0])
         ours: torch.futures.Future[torch.Tensor] = torch.futures.Future()
         with self._lock:
             if self.failure is not None:
@@ -102,7 +129,7 @@ class Round:
                 return ours
             self._open.add(ours)
         try:
-            dist.all_reduce(tensor, async_op=True).get_future().add_done_callback(lambda done: self._complete(ours, tensor, done))
+            self._group.allreduce([tensor]).get_future().add_done_callback(lambda done: self._complete(ours, tensor, done))
         except RuntimeError as error:
             self.abort(str(error))
         return ours
@@ -115,6 +142,22 @@ class Round:
         else:
             if self._take(ours):
                 ours.set_result(tensor)
+
+    def broadcast(self, tensor: torch.Tensor, source: int) -> None:
+        options = dist.BroadcastOptions()
+        options.rootRank, options.rootTensor = source, 0
+        self._group.broadcast([tensor], options).wait()
+
+    def send(self, tensor: torch.Tensor, to: int) -> None:
+        self._group.send([tensor], to, 0).wait()
+
+    def receive(self, tensor: torch.Tensor, source: int) -> None:
+        self._group.recv([tensor], source, 0).wait()
+
+    def gather(self, tensor: torch.Tensor) -> list[torch.Tensor]:
+        everyones = [torch.zeros_like(tensor) for _ in range(self.group_size)]
+        self._group.allgather([everyones], [tensor]).wait()
+        return everyones
 
     @property
     def waits_for_peers(self) -> bool:
@@ -138,16 +181,15 @@ class Round:
             given_up, self._open = self._open, set()
         for future in given_up:
             future.set_exception(RoundBroken(reason))  # type: ignore[arg-type]
-        group = dist.group.WORLD
+        group = self._group
         if is_first and self._aborts_by_itself and group is not None:
             group.abort()
 
     def drop(self) -> None:
         """Nothing may refer to the group but what this forgets. Does not wait for the end of a group that has failed."""
-        if not dist.is_initialized():
-            return  # it has never connected
-        group = [dist.group.WORLD]
-        dist.destroy_process_group()
+        group, self._group = [self._group], None
+        if self._part is None and dist.is_initialized():
+            dist.destroy_process_group()
         if self.failure is None:
             group.clear()
         else:

@@ -11,17 +11,27 @@ import pickle
 import typing
 
 import torch
-import torch.distributed as dist
 
 from lockstep.errors import LockstepError
 
 if typing.TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
+
     from lockstep.rounds import Round
 
 INCOMPLETE = -1  # the step of a state that a rank does not have, or not all of it
 _PIECE_BYTES = 64 << 20
 Move = typing.Callable[[torch.Tensor], typing.Any]
-_Shape = tuple[torch.Size, torch.dtype]
+
+
+class _Form(typing.NamedTuple):
+    """What a tensor is like. One that is sharded (DTensor) has a part of the shape on each rank of a pod."""
+
+    shape: torch.Size
+    dtype: torch.dtype
+    placements: typing.Any = None
+    stride: tuple[int, ...] = ()
+    part: torch.Size | None = None
 
 
 class Stateful(typing.Protocol):
@@ -59,8 +69,16 @@ def _split(state: typing.Any) -> tuple[bytes, list[torch.Tensor]]:
     return file.getvalue(), pickler.tensors
 
 
-def _shapes(tensors: list[torch.Tensor]) -> list[_Shape]:
-    return [(tensor.shape, tensor.dtype) for tensor in tensors]
+def _form(tensor: torch.Tensor) -> _Form:
+    part = _part(tensor)
+    if part is tensor:
+        return _Form(tensor.shape, tensor.dtype)
+    return _Form(tensor.shape, tensor.dtype, tensor.placements, tensor.stride(), part.shape)  # type: ignore[attr-defined]
+
+
+def _part(tensor: torch.Tensor) -> torch.Tensor:
+    """What this rank has of it."""
+    return typing.cast(torch.Tensor, tensor.to_local()) if hasattr(tensor, "to_local") else tensor
 
 
 def _pieces(tensor: torch.Tensor) -> typing.Iterator[torch.Tensor]:
@@ -79,10 +97,11 @@ def _move(tensor: torch.Tensor, move: Move, device: torch.device) -> torch.Tenso
 
 
 class State:
-    def __init__(self, objects: typing.Sequence[Stateful], device: torch.device, step: int = INCOMPLETE) -> None:
-        """`device`: that of tensors which the process group moves. `step`: how many steps were made with the objects."""
+    def __init__(self, objects: typing.Sequence[Stateful], device: torch.device, step: int = INCOMPLETE, mesh: DeviceMesh | None = None) -> None:
+        """`device`: that of tensors which the process group moves. `step`: how many steps were made with the objects. `mesh`: of sharded tensors."""
         self._objects = objects
         self._device = device
+        self._mesh = mesh
         self.step = step
 
     def synchronise(self, round_: Round, load: typing.Callable[[], None] | None) -> str:
@@ -95,46 +114,43 @@ class State:
             steps, is_loaded = self._everyones_steps(round_), True
         newest = max(steps)
         if newest < 0:  # all ranks start: they take the state of rank 0
-            transfer = self.send if round_.rank == 0 else self.receive
-            transfer(lambda tensor: dist.broadcast(tensor, src=0))
+            transfer = self.send if round_.group_rank == 0 else self.receive
+            transfer(lambda tensor: round_.broadcast(tensor, source=0))
             self.step = 0
             return "fresh"
         holders = [rank for rank, step in enumerate(steps) if step == newest]
         needy = [rank for rank, step in enumerate(steps) if step != newest]
         if self.step == newest:
-            for rank in needy[holders.index(round_.rank)::len(holders)]:
-                self.send(functools.partial(dist.send, dst=rank))
+            for rank in needy[holders.index(round_.group_rank)::len(holders)]:
+                self.send(functools.partial(round_.send, to=rank))
             return "checkpoint" if is_loaded else "kept"
         self.step = INCOMPLETE  # until all of it has arrived
-        self.receive(functools.partial(dist.recv, src=holders[needy.index(round_.rank) % len(holders)]))
+        self.receive(functools.partial(round_.receive, source=holders[needy.index(round_.group_rank) % len(holders)]))
         self.step = newest
         return "peer"
 
     def _everyones_steps(self, round_: Round) -> list[int]:
-        mine = torch.tensor([self.step], device=self._device)
-        everyones = [torch.zeros_like(mine) for _ in range(round_.world)]
-        dist.all_gather(everyones, mine)
-        return [int(each) for each in everyones]
+        return [int(each) for each in round_.gather(torch.tensor([self.step], device=self._device))]
 
     def send(self, move: Move) -> None:
         for each in self._objects:
             text, tensors = _split(each.state_dict())
-            self._send_bytes(pickle.dumps((text, _shapes(tensors))), move)
+            self._send_bytes(pickle.dumps((text, [_form(tensor) for tensor in tensors])), move)
             for tensor in tensors:
-                _move(tensor, move, self._device)
+                _move(_part(tensor), move, self._device)
 
     def receive(self, move: Move) -> None:
         """After an error the objects hold a mixture of both states."""
         for each in self._objects:
-            text, shapes = pickle.loads(self._receive_bytes(move))
+            text, forms = pickle.loads(self._receive_bytes(move))
             _, own = _split(each.state_dict())
             if isinstance(each, torch.nn.Module):
-                _expect_same(each, own, shapes)
-            tensors = own if _shapes(own) == shapes else [torch.empty(shape, dtype=dtype, device=self._device) for shape, dtype in shapes]
-            for tensor in tensors:
-                received = _move(tensor, move, self._device)
-                if received is not tensor:
-                    tensor.copy_(received)
+                _expect_same(each, own, forms)
+            tensors = own if [_form(tensor) for tensor in own] == forms else [self._empty(form) for form in forms]
+            for part in map(_part, tensors):
+                received = _move(part, move, self._device)
+                if received is not part:
+                    part.copy_(received)
             _load(each, _Unpickler(io.BytesIO(text), tensors).load())
 
     def named(self) -> dict[str, typing.Any]:
@@ -158,6 +174,13 @@ class State:
             text, names = pickle.loads(named[f"state.{index}"])
             _load(each, _Unpickler(io.BytesIO(text), [named[name] for name in names]).load())
 
+    def _empty(self, form: _Form) -> torch.Tensor:
+        if form.part is None:
+            return torch.empty(form.shape, dtype=form.dtype, device=self._device)
+        from torch.distributed.tensor import DTensor  # takes a while to import
+        part = torch.empty(form.part, dtype=form.dtype, device=self._device)
+        return DTensor.from_local(part, self._mesh, form.placements, run_check=False, shape=form.shape, stride=form.stride)
+
     def _send_bytes(self, text: bytes, move: Move) -> None:
         move(torch.tensor([len(text)], device=self._device))
         _move(torch.frombuffer(bytearray(text), dtype=torch.uint8), move, self._device)
@@ -168,15 +191,20 @@ class State:
         return _move(torch.empty(int(length), dtype=torch.uint8, device=self._device), move, self._device).cpu().numpy().tobytes()
 
 
-def _expect_same(module: torch.nn.Module, own: list[torch.Tensor], shapes: list[_Shape]) -> None:
+def _expect_same(module: torch.nn.Module, own: list[torch.Tensor], forms: list[_Form]) -> None:
     names = list(module.state_dict())
-    if len(own) != len(shapes):
-        raise LockstepError(f"{type(module).__name__} has {len(own)} parameters and buffers here and {len(shapes)} on another rank: "
+    if len(own) != len(forms):
+        raise LockstepError(f"{type(module).__name__} has {len(own)} parameters and buffers here and {len(forms)} on another rank: "
                             "every rank must build the same model")
-    for name, tensor, (shape, dtype) in zip(names, own, shapes):
-        if (tensor.shape, tensor.dtype) != (shape, dtype):
-            raise LockstepError(f"{type(module).__name__}: {name} is {tuple(tensor.shape)}, {tensor.dtype} here and {tuple(shape)}, {dtype} on "
-                                "another rank: every rank must build the same model")
+    for name, tensor, form in zip(names, own, forms):
+        mine = _form(tensor)
+        if mine != form:
+            raise LockstepError(f"{type(module).__name__}: {name} is {_text(mine)} here and {_text(form)} on another rank: every rank must build the "
+                                "same model")
+
+
+def _text(form: _Form) -> str:
+    return f"{tuple(form.shape)}, {form.dtype}" + (f", {form.placements}" if form.placements else "")
 
 
 def _load(each: Stateful, state: dict[str, typing.Any]) -> None:

@@ -1,14 +1,12 @@
 """One optimizer step of a job, as a transaction."""
 from __future__ import annotations
 
-import contextlib
 import time
 import traceback
 import types
 import typing
 
 import torch
-from torch.nn.parallel import DistributedDataParallel
 
 if typing.TYPE_CHECKING:
     from lockstep.batches import Batch
@@ -59,12 +57,7 @@ class Step:
         ...         loss.backward()
         ...     optimizer.step()
         """
-        parts = batch.micro_batches(size)
-        model = self._job.model
-        for part in parts[:-1]:
-            with model.no_sync() if isinstance(model, DistributedDataParallel) else contextlib.nullcontext():
-                yield part
-        yield parts[-1]
+        return self._job.accumulate(batch, size)
 
     def __enter__(self) -> Step:
         self._since = time.monotonic()

@@ -19,6 +19,7 @@ from lockstep.state import State
 from lockstep.undo import Undo
 
 if typing.TYPE_CHECKING:
+    from lockstep.batches import Batch
     from lockstep.job import Job
     from lockstep.rounds import Round
     from lockstep.state import Stateful
@@ -66,6 +67,9 @@ class WindowAveraging:
         self.step = step
         self._undo.remember()
         self._buffers_before = [] if step.samples else [each.clone() for each in self.model.buffers()]
+
+    def accumulate(self, batch: Batch, size: int) -> typing.Iterator[Batch]:
+        return iter(batch.micro_batches(size))
 
     def before_update(self, optimizer: torch.optim.Optimizer) -> None:
         assert self.step is not None

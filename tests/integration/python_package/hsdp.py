@@ -1,0 +1,55 @@
+"""A script whose model is sharded over the ranks of each pod (FSDP2), as the package's users write it. hsdp.py FOLDER EPOCHS
+
+While FOLDER/slowly exists each step takes longer. Each rank writes what it came to: FOLDER/final-RANK.json.
+"""
+import json
+import os
+import pathlib
+import sys
+import time
+
+import torch
+from torch.distributed.fsdp import fully_shard
+
+import lockstep
+
+SAMPLES, BATCH = 601, 30  # of four ranks two have 8 samples and two have 7; in the last step of an epoch there is one
+MICRO = 7  # so some ranks need two passes, and others one
+
+
+def main():
+    folder, epochs = pathlib.Path(sys.argv[1]), int(sys.argv[2])
+    torch.set_num_threads(1)
+    torch.manual_seed(int(os.environ.get("GROUP_RANK", 0)))  # differs between pods: join makes them equal
+    model = torch.nn.Sequential(torch.nn.Linear(16, 33), torch.nn.ReLU(), torch.nn.Linear(33, 7)).double()  # so sums in another order differ little
+    mesh = lockstep.shard_mesh()
+    for layer in model:
+        fully_shard(layer, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 50, gamma=0.9)
+    job = lockstep.join(model, optimizer, scheduler)
+    dice = torch.Generator().manual_seed(1)
+    images = torch.rand(SAMPLES, 16, generator=dice).double()
+    labels = (images @ torch.randn(16, 7, generator=dice).double()).argmax(1)
+    loss_of, loss = torch.nn.CrossEntropyLoss(), None
+    for batch in job.batches(torch.utils.data.TensorDataset(images, labels), BATCH, epochs=epochs, seed=3):
+        if (folder / "slowly").exists():
+            time.sleep(0.2)
+        with job.step() as step:
+            assert step.total(len(batch.ids)) == batch.global_size
+            optimizer.zero_grad()
+            for micro in step.accumulate(batch, MICRO):
+                loss = loss_of(job.model(micro.inputs), micro.targets) * micro.part
+                step.report(loss / micro.part)
+                loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+            optimizer.step()
+            scheduler.step()
+    whole = {name: value.full_tensor().flatten().tolist() for name, value in model.state_dict().items()}
+    (folder / f"final-{job.rank}.json").write_text(json.dumps(
+        {"pid": os.getpid(), "steps": job.finished_steps, "rate": scheduler.get_last_lr()[0], "weights": sum(whole.values(), [])}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""The Python package with FSDP2: pods of two ranks that share one state (hsdp.py), whose ranks are killed."""
+import functools
+import os
+import pathlib
+import signal
+import subprocess
+import tempfile
+import time
+
+import ledger
+import torch_python
+from cases import LIMIT, expect
+from local_run import logged
+from package_run import ENVIRONMENT, ScriptRun, final, slowly, until_steps
+
+HERE = pathlib.Path(__file__).resolve().parent
+SAMPLES, BATCH, STEPS_PER_EPOCH = 601, 30, 21  # as hsdp.py has them
+PODS, RANKS = 2, 4
+EPOCHS = 20
+
+
+class ShardedRun(ScriptRun):
+    def __init__(self, folder, pods=PODS, minimum=1, environment=ENVIRONMENT):
+        super().__init__(folder, HERE / "hsdp.py", EPOCHS, ranks=pods, minimum=minimum, nproc=2, environment=environment)
+
+    def pods(self):
+        """The programs of each pod: a pod is a process group of `lockstep worker`."""
+        programs = self.programs()
+        return [programs[begin:begin + 2] for begin in range(0, len(programs), 2)]
+
+
+@functools.cache
+def alone():
+    """What one process comes to, started without Lockstep."""
+    with tempfile.TemporaryDirectory(prefix="lockstep-alone-") as folder:
+        done = subprocess.run([torch_python.python(), HERE / "hsdp.py", folder, str(EPOCHS)], capture_output=True, text=True, timeout=LIMIT,
+                              env={**os.environ, **ENVIRONMENT})
+        expect(done.returncode == 0, done.stderr[-4000:])
+        return final(folder, 0)
+
+
+def expect_complete(run, folder, wanted):
+    """The job has ended, each sample counted once, and all ranks hold what is wanted."""
+    code = run.finish()
+    expect(code == 0, f"exit code {code}\n{run.output()[-4000:]}")
+    problems = ledger.check_exactly_once(run.ledger, SAMPLES, BATCH, EPOCHS)
+    expect(not problems, "; ".join(problems))
+    for rank in range(RANKS):
+        found = final(folder, rank)
+        expect((found["steps"], found["rate"]) == (wanted["steps"], wanted["rate"]), f"rank {rank}: {found['steps']} steps, rate {found['rate']}")
+        apart = max(abs(a - b) for a, b in zip(found["weights"], wanted["weights"], strict=True))
+        expect(apart < 1e-5, f"rank {rank}: weights differ by {apart} from those of one process")
+
+
+def test_two_pods_of_two_ranks_train_as_one_process(folder):
+    with ShardedRun(folder) as run:
+        expect_complete(run, folder, alone())
+
+
+def test_the_loss_of_a_rank_costs_its_pod_only(folder):
+    with ShardedRun(folder) as run:
+        with slowly(folder):
+            number = until_steps(run, ranks=RANKS)
+            for victim in ((1, 1), (0, 0)):  # (0, 0): it serves the store of the round, and its pod has the state that was there first
+                number = expect_costs_its_pod_only(run, number, *victim)
+        expect_complete(run, folder, alone())
+        sources = [record["state_from"] for record in logged(folder, "rank entered the round")]
+        expect(sources.count("fresh") == RANKS and sources.count("peer") == 2 * 2, f"the ranks took their states from {sources}")
+
+
+def expect_costs_its_pod_only(run, number, pod, rank):
+    """Kills a rank. Returns the round in which all ranks train again."""
+    before = run.pods()
+    killed_at = time.time()
+    os.kill(before[pod][rank], signal.SIGKILL)
+    first, number = number, until_steps(run, after=number, ranks=RANKS)
+    after = run.pods()
+    kept = after[1 - pod]
+    expect(kept == before[1 - pod], f"processes of the other pod were replaced: {before}, {after}")
+    expect(not set(before[pod]) & set(after[pod]), f"a rank of the pod that lost one has kept its process: {before}, {after}")
+    print(f"kill → next step of the other pod: {min(record['time'] for record in commits_of(run) if record['round'] > first) - killed_at:.3f} s")
+    return number
+
+
+def commits_of(run):
+    return [record for record in ledger.read(run.ledger) if record["event"] == "commit"]
