@@ -18,7 +18,7 @@ from lockstep.control import Control, connection
 from lockstep.errors import LockstepError, RoundBroken, Stopped
 from lockstep.gradients import GradientAveraging
 from lockstep.ledger import SampleLedger
-from lockstep.pod import this_pod
+from lockstep.pod import LOST_BY_ANOTHER, this_pod
 from lockstep.progress import Progress
 from lockstep.rounds import BrokenRounds, Round, listen
 from lockstep.state import INCOMPLETE, State, Stateful
@@ -31,7 +31,6 @@ if typing.TYPE_CHECKING:
 # For the supervisor to say that another rank has left, after an error that may come from that.
 _ABORT_SECONDS = 2.0
 _REASON_LENGTH = 500
-_NOT_ALL_OF_POD = "another rank of this pod has lost the round"
 
 
 def join(model: torch.nn.Module, *state: Stateful, checkpoints: str | os.PathLike[str] | None = None, step: int = 0,
@@ -64,16 +63,16 @@ def join(model: torch.nn.Module, *state: Stateful, checkpoints: str | os.PathLik
     if checkpoints is not None and step > 0:
         raise LockstepError("join needs either `checkpoints`, from which it loads the state, or the `step` of the state that the script has loaded")
     check_arguments(model, state, average_every, outer_optimizer, ddp)
-    if is_sharded(model) or this_pod().mesh is not None:
+    if _is_sharded(model) or this_pod().mesh is not None:
         from lockstep.sharded import ShardedAveraging, check_sharded  # DTensor takes a while to import
-        check_sharded(model, average_every, ddp, checkpoints)
+        check_sharded(model, average_every, ddp)
         return Job(model, state, checkpoints, step, ShardedAveraging)
     if average_every is None:
         return Job(model, state, checkpoints, step, functools.partial(GradientAveraging, ddp=ddp or {}))
     return Job(model, state, checkpoints, step, functools.partial(WindowAveraging, every=average_every, outer_optimizer=outer_optimizer))
 
 
-def is_sharded(model: torch.nn.Module) -> bool:
+def _is_sharded(model: torch.nn.Module) -> bool:
     return any(hasattr(module, "set_requires_gradient_sync") for module in model.modules())  # FSDPModule, which takes a while to import
 
 
@@ -91,7 +90,7 @@ class Job:
         self._saved_state: SavedState | None = None
         if checkpoints is not None:
             from lockstep.saved_state import SavedState  # DCP takes a while to import
-            self._saved_state = SavedState(checkpoints, self._state)
+            self._saved_state = SavedState(checkpoints, self._state, self._pod)
         self._saved_step, self._stall = step, 0.0  # of the newest save; seconds for which it made training wait
         self._saves_later = False  # when the steps are final
         self._optimizers = [each for each in state if isinstance(each, torch.optim.Optimizer)]
@@ -168,7 +167,8 @@ class Job:
 
         To be called by all ranks after the same step; it does not wait for them. One rank of each pod has a copy in memory, which is still there
         when the script is started again in that pod; rank 0 stores its copy. While that still stores the last checkpoint, the new one is in
-        memory only; the newest is stored at the end. With `average_every`, it saves after the next average.
+        memory only; the newest is stored at the end. With `average_every`, it saves after the next average. Of a sharded model, each rank of a
+        pod saves its part, all of them together.
 
         >>> if job.finished_steps % 100 == 0:
         ...     job.save()
@@ -176,10 +176,11 @@ class Job:
         if self._saved_state is None:
             raise LockstepError("save needs a folder: lockstep.join(..., checkpoints=\"/checkpoints\")")
         self._saves_later = self._averaging.open_steps > 0
-        if self._saves_later or self._saved_step == self.finished_steps or os.environ.get("LOCAL_RANK", "0") != "0":
+        is_another = self._pod.mesh is None and os.environ.get("LOCAL_RANK", "0") != "0"  # of the pod has the same state
+        if self._saves_later or self._saved_step == self.finished_steps or is_another:
             return
         step, start = self.finished_steps, time.monotonic()
-        self._saved_state.save(step, stores=self.rank == 0, on_stored=lambda uri: self._has_stored(step, uri, start))
+        self._saved_state.save(step, stores=self.rank < self._pod.size, on_stored=lambda uri: self._has_stored(step, uri, start))
         self._saved_step = step
         self._stall = time.monotonic() - start
         self.progress.spent(checkpoint=self._stall)
@@ -206,7 +207,7 @@ class Job:
                 except RuntimeError as error:
                     self._break(control, assignment["round"], str(error))
                 if self._pod.any(self._current is None)[0] and self._current is not None:
-                    self._break(control, assignment["round"], _NOT_ALL_OF_POD)
+                    self._break(control, assignment["round"], LOST_BY_ANOTHER)
 
     def _expect_one_step(self) -> None:
         """A pod has a state if all of its ranks have their parts, of the same step."""
@@ -218,7 +219,7 @@ class Job:
             return
         is_broken, stops = self._pod.any(self._current.failure is not None, control.stop_at is not None)
         if is_broken:
-            self._break(control, self._current.number, self._current.failure or _NOT_ALL_OF_POD)
+            self._break(control, self._current.number, self._current.failure or LOST_BY_ANOTHER)
         elif self._leaves:
             self._drop(control)
         if self._current is None and stops:

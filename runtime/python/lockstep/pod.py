@@ -19,7 +19,7 @@ import torch
 import torch.distributed as dist
 
 from lockstep.control import SOCKET, connection
-from lockstep.errors import LockstepError
+from lockstep.errors import LockstepError, Stopped
 from lockstep.rounds import listen
 
 if typing.TYPE_CHECKING:
@@ -29,7 +29,8 @@ _ENDED_WITH_ANOTHER = 1
 _ENDS_WELL = b"."
 _PAUSE = 0.02
 # Then a rank that still misses others asks for a round: they may wait for one, because their scripts had ended in good order.
-_PATIENCE = 30.0
+_PATIENCE = 10.0
+LOST_BY_ANOTHER = "another rank of this pod has lost the round"
 
 
 class Pod:
@@ -163,10 +164,13 @@ class _Patience:
         self._until = time.monotonic() + _PATIENCE
 
     def is_tried(self) -> None:
-        control = connection()
-        if time.monotonic() > self._until and control is not None:
-            with listen() as free:
-                control.announce(-1, free.getsockname()[1])
+        """Raises Stopped."""
+        if time.monotonic() < self._until or (control := connection()) is None:
+            return
+        if control.stop_at is not None:
+            raise Stopped
+        with listen() as free:
+            control.announce(-1, free.getsockname()[1])
 
 
 def _begin_watch(links: list[socket.socket]) -> None:

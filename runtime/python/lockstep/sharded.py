@@ -15,11 +15,9 @@ from torch.distributed.tensor import DTensor
 
 from lockstep.averaging import Final
 from lockstep.errors import LockstepError, RoundBroken
-from lockstep.pod import this_pod
+from lockstep.pod import LOST_BY_ANOTHER, this_pod
 
 if typing.TYPE_CHECKING:
-    import os
-
     from lockstep.batches import Batch
     from lockstep.job import Job
     from lockstep.rounds import Round
@@ -136,7 +134,7 @@ class ShardedAveraging:
             found = round_.all_reduce(torch.tensor(values, dtype=torch.float64, device=round_.device)).wait().tolist()
         rows = self._pod.gather(float(round_.failure is not None), *found)
         if any(has_failed for has_failed, *_ in rows):
-            round_.abort("another rank of this pod has lost the round")
+            round_.abort(LOST_BY_ANOTHER)
             raise RoundBroken(round_.failure)
         return [sum(column) for column in zip(*rows)][1:]
 
@@ -160,9 +158,10 @@ def _sharded_modules(model: torch.nn.Module) -> typing.Iterator[FSDPModule]:
     return (module for module in model.modules() if isinstance(module, FSDPModule))
 
 
-def check_sharded(model: torch.nn.Module, average_every: int | None, ddp: dict[str, typing.Any] | None,
-                  checkpoints: str | os.PathLike[str] | None) -> None:
+def check_sharded(model: torch.nn.Module, average_every: int | None, ddp: dict[str, typing.Any] | None) -> None:
     mesh = this_pod().mesh
+    if not hasattr(FSDPModule, "reset_iter_state"):
+        raise LockstepError(f"a sharded model needs PyTorch 2.15 or newer, and this is {torch.__version__}")
     if mesh is None:
         raise LockstepError("the model is sharded over a mesh of its own: use that of this pod, fully_shard(model, mesh=lockstep.shard_mesh())")
     if not isinstance(model, FSDPModule):
@@ -176,5 +175,3 @@ def check_sharded(model: torch.nn.Module, average_every: int | None, ddp: dict[s
         raise LockstepError("average_every needs the whole state in each rank, so it does not work with fully_shard")
     if ddp is not None:
         raise LockstepError("ddp are arguments of DistributedDataParallel, which a model that is sharded does not use")
-    if checkpoints is not None:
-        raise LockstepError("checkpoints are not possible with fully_shard yet: save with torch.distributed.checkpoint")

@@ -24,14 +24,12 @@ _PIECE_BYTES = 64 << 20
 Move = typing.Callable[[torch.Tensor], typing.Any]
 
 
-class _Form(typing.NamedTuple):
-    """What a tensor is like. One that is sharded (DTensor) has a part of the shape on each rank of a pod."""
+class Form(typing.NamedTuple):
+    """What a tensor is like. `placements`: of one that is sharded (DTensor), so each rank of a pod has a part of it."""
 
     shape: torch.Size
     dtype: torch.dtype
     placements: typing.Any = None
-    stride: tuple[int, ...] = ()
-    part: torch.Size | None = None
 
 
 class Stateful(typing.Protocol):
@@ -69,14 +67,11 @@ def _split(state: typing.Any) -> tuple[bytes, list[torch.Tensor]]:
     return file.getvalue(), pickler.tensors
 
 
-def _form(tensor: torch.Tensor) -> _Form:
-    part = _part(tensor)
-    if part is tensor:
-        return _Form(tensor.shape, tensor.dtype)
-    return _Form(tensor.shape, tensor.dtype, tensor.placements, tensor.stride(), part.shape)  # type: ignore[attr-defined]
+def _form(tensor: torch.Tensor) -> Form:
+    return Form(tensor.shape, tensor.dtype, getattr(tensor, "placements", None))
 
 
-def _part(tensor: torch.Tensor) -> torch.Tensor:
+def part_of(tensor: torch.Tensor) -> torch.Tensor:
     """What this rank has of it."""
     return typing.cast(torch.Tensor, tensor.to_local()) if hasattr(tensor, "to_local") else tensor
 
@@ -137,7 +132,7 @@ class State:
             text, tensors = _split(each.state_dict())
             self._send_bytes(pickle.dumps((text, [_form(tensor) for tensor in tensors])), move)
             for tensor in tensors:
-                _move(_part(tensor), move, self._device)
+                _move(part_of(tensor), move, self._device)
 
     def receive(self, move: Move) -> None:
         """After an error the objects hold a mixture of both states."""
@@ -146,8 +141,8 @@ class State:
             _, own = _split(each.state_dict())
             if isinstance(each, torch.nn.Module):
                 _expect_same(each, own, forms)
-            tensors = own if [_form(tensor) for tensor in own] == forms else [self._empty(form) for form in forms]
-            for part in map(_part, tensors):
+            tensors = own if [_form(tensor) for tensor in own] == forms else [self.empty(form) for form in forms]
+            for part in map(part_of, tensors):
                 received = _move(part, move, self._device)
                 if received is not part:
                     part.copy_(received)
@@ -163,23 +158,27 @@ class State:
             if len(names) != len(tensors):
                 names = [f"state.{index}.{number}" for number in range(len(tensors))]
             found.update(zip(names, tensors))
-            found[f"state.{index}"] = pickle.dumps((text, names))
+            found[f"state.{index}"] = pickle.dumps((text, dict(zip(names, map(_form, tensors)))))
         return found
+
+    @staticmethod
+    def forms(named: dict[str, typing.Any]) -> dict[str, Form]:
+        """What the tensors are like, by what `named` gave of the rest."""
+        return {name: form for key, rest in named.items() if key.startswith("state.") for name, form in pickle.loads(rest)[1].items()}
 
     def take(self, named: dict[str, typing.Any]) -> None:
         """What `named` gave, perhaps in another process. LockstepError: these objects are built otherwise."""
         for index, each in enumerate(self._objects):
             if f"state.{index}" not in named:
                 raise LockstepError(f"the checkpoint has no state of {type(each).__name__}: the job that saved it joined with fewer arguments")
-            text, names = pickle.loads(named[f"state.{index}"])
-            _load(each, _Unpickler(io.BytesIO(text), [named[name] for name in names]).load())
+            text, forms = pickle.loads(named[f"state.{index}"])
+            _load(each, _Unpickler(io.BytesIO(text), [named[name] for name in forms]).load())
 
-    def _empty(self, form: _Form) -> torch.Tensor:
-        if form.part is None:
+    def empty(self, form: Form) -> torch.Tensor:
+        if form.placements is None or self._mesh is None:
             return torch.empty(form.shape, dtype=form.dtype, device=self._device)
-        from torch.distributed.tensor import DTensor  # takes a while to import
-        part = torch.empty(form.part, dtype=form.dtype, device=self._device)
-        return DTensor.from_local(part, self._mesh, form.placements, run_check=False, shape=form.shape, stride=form.stride)
+        from torch.distributed.tensor import empty  # takes a while to import
+        return empty(form.shape, dtype=form.dtype, device_mesh=self._mesh, placements=form.placements)
 
     def _send_bytes(self, text: bytes, move: Move) -> None:
         move(torch.tensor([len(text)], device=self._device))
@@ -191,7 +190,7 @@ class State:
         return _move(torch.empty(int(length), dtype=torch.uint8, device=self._device), move, self._device).cpu().numpy().tobytes()
 
 
-def _expect_same(module: torch.nn.Module, own: list[torch.Tensor], forms: list[_Form]) -> None:
+def _expect_same(module: torch.nn.Module, own: list[torch.Tensor], forms: list[Form]) -> None:
     names = list(module.state_dict())
     if len(own) != len(forms):
         raise LockstepError(f"{type(module).__name__} has {len(own)} parameters and buffers here and {len(forms)} on another rank: "
@@ -203,7 +202,7 @@ def _expect_same(module: torch.nn.Module, own: list[torch.Tensor], forms: list[_
                                 "same model")
 
 
-def _text(form: _Form) -> str:
+def _text(form: Form) -> str:
     return f"{tuple(form.shape)}, {form.dtype}" + (f", {form.placements}" if form.placements else "")
 
 

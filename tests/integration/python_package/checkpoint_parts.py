@@ -15,6 +15,7 @@ import torch.multiprocessing
 
 import lockstep
 from lockstep import checkpoint, checkpoint_writer, copies, memory, saved_tensor, storage, storing
+from lockstep.pod import Pod
 from lockstep.saved_state import SavedState
 from lockstep.state import State
 
@@ -191,7 +192,7 @@ def test_what_does_not_fit_is_stored_at_once(program, tmp_path, monkeypatch, cap
 
 def test_a_copy_for_this_pod_alone_is_left_out_where_it_does_not_fit(program, tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(checkpoint_writer, "library", lambda: type("Full", (), {"lockstep_available_memory": staticmethod(lambda: 10.0)}))
-    SavedState(tmp_path, State([network()], torch.device("cpu"))).save(STEP, stores=False, on_stored=lambda folder: None)
+    SavedState(tmp_path, State([network()], torch.device("cpu")), Pod()).save(STEP, stores=False, on_stored=lambda folder: None)
     assert not list(tmp_path.iterdir()) and "it does not fit" in caplog.text
 
 

@@ -1,6 +1,6 @@
-"""A script whose model is sharded over the ranks of each pod (FSDP2), as the package's users write it. hsdp.py FOLDER EPOCHS
+"""A script whose model is sharded over the ranks of each pod (FSDP2), as the package's users write it. hsdp.py FOLDER EPOCHS [saves]
 
-While FOLDER/slowly exists each step takes longer. Each rank writes what it came to: FOLDER/final-RANK.json.
+While FOLDER/slowly exists each step takes longer. With `saves` it saves now and then. Each rank writes what it came to: FOLDER/final-RANK.json.
 """
 import json
 import os
@@ -14,6 +14,7 @@ from torch.distributed.fsdp import fully_shard
 import lockstep
 
 SAMPLES, BATCH = 601, 30  # of four ranks two have 8 samples and two have 7; in the last step of an epoch there is one
+SAVE_EVERY = 5
 MICRO = 7  # so some ranks need two passes, and others one
 
 
@@ -28,7 +29,7 @@ def main():
     fully_shard(model, mesh=mesh)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 50, gamma=0.9)
-    job = lockstep.join(model, optimizer, scheduler)
+    job = lockstep.join(model, optimizer, scheduler, checkpoints=folder / "checkpoints" if "saves" in sys.argv else None)
     dice = torch.Generator().manual_seed(1)
     images = torch.rand(SAMPLES, 16, generator=dice).double()
     labels = (images @ torch.randn(16, 7, generator=dice).double()).argmax(1)
@@ -46,9 +47,11 @@ def main():
             torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
             optimizer.step()
             scheduler.step()
+        if "saves" in sys.argv and job.finished_steps % SAVE_EVERY == 0:
+            job.save()
     whole = {name: value.full_tensor().flatten().tolist() for name, value in model.state_dict().items()}
     (folder / f"final-{job.rank}.json").write_text(json.dumps(
-        {"pid": os.getpid(), "steps": job.finished_steps, "rate": scheduler.get_last_lr()[0], "weights": sum(whole.values(), [])}))
+        {"made_steps": loss is not None, "steps": job.finished_steps, "rate": scheduler.get_last_lr()[0], "weights": sum(whole.values(), [])}))
 
 
 if __name__ == "__main__":

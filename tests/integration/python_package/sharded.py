@@ -1,4 +1,5 @@
 """The Python package with FSDP2: pods of two ranks that share one state (hsdp.py), whose ranks are killed."""
+import contextlib
 import functools
 import os
 import pathlib
@@ -14,47 +15,61 @@ from local_run import logged
 from package_run import ENVIRONMENT, ScriptRun, final, slowly, until_steps
 
 HERE = pathlib.Path(__file__).resolve().parent
-SAMPLES, BATCH, STEPS_PER_EPOCH = 601, 30, 21  # as hsdp.py has them
+SAMPLES, BATCH, SAVE_EVERY = 601, 30, 5  # as hsdp.py has them
 PODS, RANKS = 2, 4
 EPOCHS = 20
 
 
 class ShardedRun(ScriptRun):
-    def __init__(self, folder, pods=PODS, minimum=1, environment=ENVIRONMENT):
-        super().__init__(folder, HERE / "hsdp.py", EPOCHS, ranks=pods, minimum=minimum, nproc=2, environment=environment)
+    def __init__(self, folder, *more, script="hsdp.py"):
+        super().__init__(folder, HERE / script, EPOCHS, *more, ranks=PODS, nproc=2)
 
     def pods(self):
-        """The programs of each pod: a pod is a process group of `lockstep worker`."""
+        """The programs of each one."""
         programs = self.programs()
         return [programs[begin:begin + 2] for begin in range(0, len(programs), 2)]
 
 
-@functools.cache
-def alone():
+def alone(folder, *more):
     """What one process comes to, started without Lockstep."""
+    done = subprocess.run([torch_python.python(), HERE / "hsdp.py", folder, str(EPOCHS), *more], capture_output=True, text=True, timeout=LIMIT,
+                          env={**os.environ, **ENVIRONMENT})
+    expect(done.returncode == 0, done.stderr[-4000:])
+    return final(folder, 0)
+
+
+@functools.cache
+def quiet():
     with tempfile.TemporaryDirectory(prefix="lockstep-alone-") as folder:
-        done = subprocess.run([torch_python.python(), HERE / "hsdp.py", folder, str(EPOCHS)], capture_output=True, text=True, timeout=LIMIT,
-                              env={**os.environ, **ENVIRONMENT})
-        expect(done.returncode == 0, done.stderr[-4000:])
-        return final(folder, 0)
+        return alone(folder)
 
 
-def expect_complete(run, folder, wanted):
-    """The job has ended, each sample counted once, and all ranks hold what is wanted."""
+def expect_complete(run, folder):
+    """The job has ended, each sample counted once, and all ranks hold what one process comes to."""
     code = run.finish()
     expect(code == 0, f"exit code {code}\n{run.output()[-4000:]}")
     problems = ledger.check_exactly_once(run.ledger, SAMPLES, BATCH, EPOCHS)
     expect(not problems, "; ".join(problems))
     for rank in range(RANKS):
-        found = final(folder, rank)
-        expect((found["steps"], found["rate"]) == (wanted["steps"], wanted["rate"]), f"rank {rank}: {found['steps']} steps, rate {found['rate']}")
-        apart = max(abs(a - b) for a, b in zip(found["weights"], wanted["weights"], strict=True))
-        expect(apart < 1e-5, f"rank {rank}: weights differ by {apart} from those of one process")
+        expect_as_quiet(final(folder, rank))
+
+
+def expect_as_quiet(found):
+    wanted = quiet()
+    expect((found["steps"], found["rate"]) == (wanted["steps"], wanted["rate"]), f"{found['steps']} steps, rate {found['rate']}")
+    apart = max(abs(a - b) for a, b in zip(found["weights"], wanted["weights"], strict=True))
+    expect(apart < 1e-5, f"weights differ by {apart} from those of one process")
+
+
+def test_parts(folder):
+    done = subprocess.run([torch_python.python(), "-m", "pytest", "-q", "-p", "no:cacheprovider", HERE / "sharded_parts.py"], cwd=folder,
+                          capture_output=True, text=True, timeout=LIMIT, env={**os.environ, **ENVIRONMENT})
+    expect(done.returncode == 0, f"{done.stdout[-4000:]}{done.stderr[-2000:]}")
 
 
 def test_two_pods_of_two_ranks_train_as_one_process(folder):
     with ShardedRun(folder) as run:
-        expect_complete(run, folder, alone())
+        expect_complete(run, folder)
 
 
 def test_the_loss_of_a_rank_costs_its_pod_only(folder):
@@ -63,7 +78,7 @@ def test_the_loss_of_a_rank_costs_its_pod_only(folder):
             number = until_steps(run, ranks=RANKS)
             for victim in ((1, 1), (0, 0)):  # (0, 0): it serves the store of the round, and its pod has the state that was there first
                 number = expect_costs_its_pod_only(run, number, *victim)
-        expect_complete(run, folder, alone())
+        expect_complete(run, folder)
         sources = [record["state_from"] for record in logged(folder, "rank entered the round")]
         expect(sources.count("fresh") == RANKS and sources.count("peer") == 2 * 2, f"the ranks took their states from {sources}")
 
@@ -84,3 +99,27 @@ def expect_costs_its_pod_only(run, number, pod, rank):
 
 def commits_of(run):
     return [record for record in ledger.read(run.ledger) if record["event"] == "commit"]
+
+
+def test_a_rank_that_fails_while_its_pod_joins(folder):
+    """Then it waits for a round, and the other one, which had joined, for it."""
+    with ShardedRun(folder, script="hsdp_fails.py") as run:
+        expect_complete(run, folder)
+    expect(pathlib.Path(folder, "has-failed").exists(), "no rank has failed")
+
+
+def test_all_ranks_lost_continue_from_their_parts_in_memory(folder):
+    """And one process reads what the ranks of a pod have stored."""
+    with ShardedRun(folder, "saves") as run:
+        with slowly(folder):
+            number = until_steps(run, more=SAVE_EVERY + 1, ranks=RANKS)
+            for pid in run.programs():
+                with contextlib.suppress(ProcessLookupError):  # it has ended with another one of its pod
+                    os.kill(pid, signal.SIGKILL)
+            until_steps(run, after=number, ranks=RANKS)
+            first = min(record["step"] for record in commits_of(run) if record["round"] > number)
+            expect(first % SAVE_EVERY == 0 and first > 0, f"they continued with step {first}")
+        expect_complete(run, folder)
+    found = alone(folder, "saves")
+    expect(not found["made_steps"], "it did not continue with the last step")
+    expect_as_quiet(found)
