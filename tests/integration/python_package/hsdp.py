@@ -36,7 +36,7 @@ def main():
     loss_of, loss = torch.nn.CrossEntropyLoss(), None
     for batch in job.batches(torch.utils.data.TensorDataset(images, labels), BATCH, epochs=epochs, seed=3):
         if (folder / "slowly").exists():
-            time.sleep(0.2)
+            time.sleep(0.25)
         with job.step() as step:
             assert step.total(len(batch.ids)) == batch.global_size
             optimizer.zero_grad()

@@ -17,12 +17,12 @@ from package_run import ENVIRONMENT, ScriptRun, final, slowly, until_steps
 HERE = pathlib.Path(__file__).resolve().parent
 SAMPLES, BATCH, SAVE_EVERY = 601, 30, 5  # as hsdp.py has them
 PODS, RANKS = 2, 4
-EPOCHS = 20
+SHORT, LONG = 2, 12  # epochs; LONG: over a minute while FOLDER/slowly exists
 
 
 class ShardedRun(ScriptRun):
-    def __init__(self, folder, *more, script="hsdp.py"):
-        super().__init__(folder, HERE / script, EPOCHS, *more, ranks=PODS, nproc=2)
+    def __init__(self, folder, epochs, *more, script="hsdp.py"):
+        super().__init__(folder, HERE / script, epochs, *more, ranks=PODS, nproc=2)
 
     def pods(self):
         """The programs of each one."""
@@ -30,32 +30,32 @@ class ShardedRun(ScriptRun):
         return [programs[begin:begin + 2] for begin in range(0, len(programs), 2)]
 
 
-def alone(folder, *more):
+def alone(folder, epochs, *more):
     """What one process comes to, started without Lockstep."""
-    done = subprocess.run([torch_python.python(), HERE / "hsdp.py", folder, str(EPOCHS), *more], capture_output=True, text=True, timeout=LIMIT,
+    done = subprocess.run([torch_python.python(), HERE / "hsdp.py", folder, str(epochs), *more], capture_output=True, text=True, timeout=LIMIT,
                           env={**os.environ, **ENVIRONMENT})
     expect(done.returncode == 0, done.stderr[-4000:])
     return final(folder, 0)
 
 
 @functools.cache
-def quiet():
+def quiet(epochs):
     with tempfile.TemporaryDirectory(prefix="lockstep-alone-") as folder:
-        return alone(folder)
+        return alone(folder, epochs)
 
 
-def expect_complete(run, folder):
+def expect_complete(run, folder, epochs):
     """The job has ended, each sample counted once, and all ranks hold what one process comes to."""
     code = run.finish()
     expect(code == 0, f"exit code {code}\n{run.output()[-4000:]}")
-    problems = ledger.check_exactly_once(run.ledger, SAMPLES, BATCH, EPOCHS)
+    problems = ledger.check_exactly_once(run.ledger, SAMPLES, BATCH, epochs)
     expect(not problems, "; ".join(problems))
     for rank in range(RANKS):
-        expect_as_quiet(final(folder, rank))
+        expect_as_quiet(final(folder, rank), epochs)
 
 
-def expect_as_quiet(found):
-    wanted = quiet()
+def expect_as_quiet(found, epochs):
+    wanted = quiet(epochs)
     expect((found["steps"], found["rate"]) == (wanted["steps"], wanted["rate"]), f"{found['steps']} steps, rate {found['rate']}")
     apart = max(abs(a - b) for a, b in zip(found["weights"], wanted["weights"], strict=True))
     expect(apart < 1e-5, f"weights differ by {apart} from those of one process")
@@ -68,17 +68,17 @@ def test_parts(folder):
 
 
 def test_two_pods_of_two_ranks_train_as_one_process(folder):
-    with ShardedRun(folder) as run:
-        expect_complete(run, folder)
+    with ShardedRun(folder, SHORT) as run:
+        expect_complete(run, folder, SHORT)
 
 
 def test_the_loss_of_a_rank_costs_its_pod_only(folder):
-    with ShardedRun(folder) as run:
+    with ShardedRun(folder, LONG) as run:
         with slowly(folder):
             number = until_steps(run, ranks=RANKS)
             for victim in ((1, 1), (0, 0)):  # (0, 0): it serves the store of the round, and its pod has the state that was there first
                 number = expect_costs_its_pod_only(run, number, *victim)
-        expect_complete(run, folder)
+        expect_complete(run, folder, LONG)
         sources = [record["state_from"] for record in logged(folder, "rank entered the round")]
         expect(sources.count("fresh") == RANKS and sources.count("peer") == 2 * 2, f"the ranks took their states from {sources}")
 
@@ -103,14 +103,14 @@ def commits_of(run):
 
 def test_a_rank_that_fails_while_its_pod_joins(folder):
     """Then it waits for a round, and the other one, which had joined, for it."""
-    with ShardedRun(folder, script="hsdp_fails.py") as run:
-        expect_complete(run, folder)
+    with ShardedRun(folder, SHORT, script="hsdp_fails.py") as run:
+        expect_complete(run, folder, SHORT)
     expect(pathlib.Path(folder, "has-failed").exists(), "no rank has failed")
 
 
 def test_all_ranks_lost_continue_from_their_parts_in_memory(folder):
     """And one process reads what the ranks of a pod have stored."""
-    with ShardedRun(folder, "saves") as run:
+    with ShardedRun(folder, LONG, "saves") as run:
         with slowly(folder):
             number = until_steps(run, more=SAVE_EVERY + 1, ranks=RANKS)
             for pid in run.programs():
@@ -119,7 +119,7 @@ def test_all_ranks_lost_continue_from_their_parts_in_memory(folder):
             until_steps(run, after=number, ranks=RANKS)
             first = min(record["step"] for record in commits_of(run) if record["round"] > number)
             expect(first % SAVE_EVERY == 0 and first > 0, f"they continued with step {first}")
-        expect_complete(run, folder)
-    found = alone(folder, "saves")
+        expect_complete(run, folder, LONG)
+    found = alone(folder, LONG, "saves")
     expect(not found["made_steps"], "it did not continue with the last step")
-    expect_as_quiet(found)
+    expect_as_quiet(found, LONG)
