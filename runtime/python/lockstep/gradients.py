@@ -21,7 +21,7 @@ if typing.TYPE_CHECKING:
     from lockstep.step import Step
 
 # All ranks have the same state. PyTorch 2.4 has no such option and broadcasts that of rank 0.
-_WITHOUT_SYNC = {"init_sync": False} if "init_sync" in inspect.signature(DistributedDataParallel.__init__).parameters else {}
+_WITHOUT_SYNC: dict[str, typing.Any] = {"init_sync": False} if "init_sync" in inspect.signature(DistributedDataParallel.__init__).parameters else {}
 
 
 class GradientAveraging:

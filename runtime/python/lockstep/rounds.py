@@ -43,7 +43,7 @@ def _store(*place: typing.Any, **options: typing.Any) -> typing.Any:
     try:
         return dist.TCPStore(*place, **options)  # type: ignore[attr-defined]
     except NotImplementedError:  # libuv with a descriptor, in PyTorch 2.4
-        return dist.TCPStore(*place, **options, use_libuv=False)  # type: ignore[attr-defined]
+        return dist.TCPStore(*place, **options, use_libuv=False)  # type: ignore[attr-defined, misc]
 
 
 class Round:
