@@ -17,7 +17,7 @@ from package_run import ENVIRONMENT, ScriptRun, final, slowly, until_steps
 HERE = pathlib.Path(__file__).resolve().parent
 SAMPLES, BATCH, SAVE_EVERY = 601, 30, 5  # as hsdp.py has them
 PODS, RANKS = 2, 4
-SHORT, LONG = 2, 12  # epochs; LONG: over a minute while FOLDER/slowly exists
+SHORT, LONG = 2, 15  # epochs; LONG: over a minute while FOLDER/slowly exists; its last step saves
 
 
 class ShardedRun(ScriptRun):
