@@ -2,23 +2,20 @@
 
 joined.py SETTINGS.json    trains until it is ended; the package writes the sample ledger
 """
-import json
-import sys
-
 import torch
 
-import lockstep
-from ddp import model_of
+from lockstep import join
+
+import training
 
 
 def main():
-    settings = json.load(open(sys.argv[1]))
-    torch.set_num_threads(1)
-    torch.manual_seed(settings["seed"])
-    data = torch.utils.data.TensorDataset(torch.rand(settings["samples"], settings["features"]), torch.randint(settings["classes"], (settings["samples"],)))
-    model = model_of(settings)
-    optimizer = torch.optim.SGD(model.parameters(), lr=settings["learning_rate"], momentum=settings["momentum"])
-    job = lockstep.join(model, optimizer)
+    settings = training.settings()
+    data = torch.utils.data.TensorDataset(*training.data_of(settings))
+    model = training.model_of(settings)
+    optimizer = training.optimizer_of(settings, model)
+    training.Lines(settings).imported()
+    job = join(model, optimizer)
     for batch in job.batches(data, settings["global_batch"], steps=1_000_000, seed=settings["seed"]):
         with job.step():
             optimizer.zero_grad()

@@ -7,15 +7,17 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
 import s3_server  # noqa: E402
 import torch_python  # noqa: E402
+import torchft_packages  # noqa: E402
 from local_run import children, logged, programs_of  # noqa: E402
 
 RANKS = 3
-TRAINING = {"features": 784, "hidden": [384, 256], "classes": 10, "samples": 2000, "global_batch": 192, "seed": 7,
+TRAINING = {"features": 784, "hidden": [384, 256], "classes": 10, "samples": 1920, "global_batch": 192, "seed": 7,
             "learning_rate": 0.05, "momentum": 0.9, "checkpoint_steps": 50}
 # One thread for each rank, on both sides; connections stay on this machine.
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
@@ -33,8 +35,10 @@ class System:
         self.processes = []
 
     def start(self, command, **environment):
-        self.processes.append(subprocess.Popen(command, stdout=self.log, stderr=subprocess.STDOUT, process_group=0,
-                                               env={**ENVIRONMENT, **environment}))
+        self.processes.append(self.process(command, **environment))
+
+    def process(self, command, **environment):
+        return subprocess.Popen(command, stdout=self.log, stderr=subprocess.STDOUT, process_group=0, env={**ENVIRONMENT, **environment})
 
     def take_away(self):
         """Called once when all ranks train: what is not to be there while they are killed."""
@@ -129,6 +133,7 @@ class Script(System):
     name = "lockstep run of the script of torchrun"
     script = "ddp.py"
     sections = {}
+    started_again = RANKS  # processes, when one rank is lost
 
     def __init__(self, folder, programs):
         super().__init__(folder)
@@ -144,7 +149,7 @@ class Script(System):
 
     def is_ready(self):
         parked = len(logged(self.folder, "an interpreter is parked for the next round"))
-        if parked < self.parked + RANKS:
+        if parked < self.parked + (self.started_again if self.parked else RANKS):
             return False
         self.parked = parked
         return True
@@ -170,15 +175,27 @@ class Package(Script):
     name = "lockstep, the Python package"
     script = "joined.py"
     sections = {"elasticPolicy": {"minReplicas": 1, "maxReplicas": RANKS}}
+    started_again = 1
 
-    def is_ready(self):
-        return True
+
+class PackageFromNothing(ScriptFromNothing):
+    """Nothing is parked."""
+
+    name = "lockstep, the Python package, nothing parked"
+    script = "joined.py"
+    sections = {**Package.sections, **ScriptFromNothing.sections}
 
 
 def settings_of(folder, ledger):
     settings = pathlib.Path(folder, "settings.json")
     settings.write_text(json.dumps({**TRAINING, "ledger": ledger, "checkpoint": f"{folder}/checkpoint.pt"}))
     return settings
+
+
+def any_port():
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
 
 
 class Torchrun(System):
@@ -192,9 +209,7 @@ class Torchrun(System):
         super().__init__(folder)
         self.name = f"torchrun, {agents} agent{'s' if agents > 1 else ''}, tuned"
         settings = settings_of(folder, self.ledger)
-        with socket.socket() as any_port:
-            any_port.bind(("127.0.0.1", 0))
-            port = any_port.getsockname()[1]
+        port = any_port()
         for _ in range(agents):
             self.start([torch_python.python_for_benches(), "-m", "torch.distributed.run", f"--nnodes=1:{agents}", f"--nproc-per-node={RANKS // agents}",
                         "--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{port}", "--rdzv-id=recovery",
@@ -203,3 +218,59 @@ class Torchrun(System):
 
     def ranks(self):
         return [pid for agent in self.processes for pid, name in children(agent.pid) if name.startswith("python")]
+
+
+class Torchft(System):
+    """Three replicas and a lighthouse. The bench is the supervisor: it starts a replica again as soon as that has ended."""
+
+    tuned = ["--join_timeout_ms", "200", "--heartbeat_timeout_ms", "500", "--quorum_tick_ms", "20"]
+
+    def __init__(self, folder, name, lighthouse=()):
+        super().__init__(folder)
+        self.name = name
+        site = torchft_packages.folder()
+        python = torch_python.python_for_benches()
+        address = f"127.0.0.1:{any_port()}"
+        self.start([python, site / "bin/torchft_lighthouse", "--bind", address, "--min_replicas", "1", *lighthouse], PYTHONPATH=str(site))
+        self.command = [python, pathlib.Path(__file__).with_name("with_torchft.py"), settings_of(folder, self.ledger)]
+        self.environment = {"PYTHONPATH": str(site), "TORCHFT_LIGHTHOUSE": f"http://{address}"}
+        self.ended = threading.Event()
+        self.replicas = {}
+        self.supervisors = [threading.Thread(target=self.supervise, args=(replica,)) for replica in range(RANKS)]
+        for supervisor in self.supervisors:
+            supervisor.start()
+
+    def supervise(self, replica):
+        while not self.ended.is_set():
+            self.replicas[replica] = self.process([*self.command, str(replica)], **self.environment)
+            self.replicas[replica].wait()
+
+    def ranks(self):
+        return [process.pid for _, process in sorted(self.replicas.items()) if process.poll() is None]
+
+    def __exit__(self, *exception):
+        self.ended.set()
+        for replica, supervisor in enumerate(self.supervisors):
+            while supervisor.is_alive():  # it may just be starting one
+                if replica in self.replicas:
+                    self.replicas[replica].kill()
+                supervisor.join(0.1)
+        super().__exit__(*exception)
+
+
+# name -> makes it, of a folder and the folder of the programs.
+SYSTEMS = {"lockstep": Lockstep, "no-host": WithoutHost, "no-store": WithoutStore,
+           "package": Package, "package-from-nothing": PackageFromNothing,
+           "torchft": lambda folder, _: Torchft(folder, "torchft, tuned", Torchft.tuned),
+           "torchft-default": lambda folder, _: Torchft(folder, "torchft, its own time-outs"),
+           "script": Script, "script-from-nothing": ScriptFromNothing,
+           "agents": lambda folder, _: Torchrun(folder, agents=RANKS),
+           "agent": lambda folder, _: Torchrun(folder, agents=1)}
+
+
+def prepare(names):
+    """Before any time counts: what the systems need is installed."""
+    if set(names) - {"lockstep", "no-host", "no-store"}:
+        torch_python.python_for_benches()
+    if {"torchft", "torchft-default"} & set(names):
+        torchft_packages.folder()
