@@ -14,6 +14,7 @@ that ranks write when they have finished a step:
   imports        start of the new process -> its script has a model and an optimizer, so nothing is left to import; of several processes the
                  longest. Not of a process that was parked before the kill
   steps again    steps finished before the kill that a later membership had to do again
+storm.py kills by the clock instead, and counts steps and samples.
 """
 import argparse
 import collections
