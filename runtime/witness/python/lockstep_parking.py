@@ -17,7 +17,7 @@ import time
 
 import lockstep_imports
 
-SHARE = 5  # it works for one in so many seconds
+SHARE = 5  # it uses a processor for one in so many seconds
 NAME = "lockstep-parked"
 FIRST_FOR_THE_OOM_KILLER = 1000
 HARMLESS_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/shm/", "/dev/pts/", "/dev/tty")
@@ -83,13 +83,13 @@ class Parking:
         self.names = []  # what it was to import
         self._read = set()  # the variables that were read meanwhile
         self._is_wanted = False  # the next round has begun, or the supervisor is gone
-        self._worked_since = time.monotonic()
+        self._worked_since = time.process_time()  # of the processor: on a busy machine the rest would grow with the wait for it
         os.set_inheritable(socket, False)
 
     def find_spec(self, _name, _path=None, _target=None):
         """As a finder on sys.meta_path, which finds nothing, it is called before each import."""
-        self._rest((SHARE - 1) * (time.monotonic() - self._worked_since))
-        self._worked_since = time.monotonic()
+        self._rest((SHARE - 1) * (time.process_time() - self._worked_since))
+        self._worked_since = time.process_time()
 
     def _rest(self, seconds):
         if not self._is_wanted:

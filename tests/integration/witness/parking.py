@@ -10,6 +10,7 @@ import os
 import pathlib
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -341,3 +342,22 @@ spec:
     done = subprocess.run([f"{BIN}/lockstep", "run", str(job), "--folder", f"{folder}/run"], capture_output=True, text=True, timeout=LIMIT,
                           env={**os.environ, "FOLDER": str(folder), "PYTHONPATH": str(site)})
     expect(done.returncode == 0 and not logged(folder, PARKED), f"{done}")
+
+
+def test_it_rests_after_its_own_work_not_after_that_of_others():
+    """The rest before an import is a multiple of the processor time of the last one: on a busy machine parking would otherwise take minutes."""
+    sys.path.insert(0, str(pathlib.Path(__file__).parents[3] / "runtime/witness/python"))
+    import lockstep_parking
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        parking = lockstep_parking.Parking(theirs.fileno(), None)
+        time.sleep(0.3)  # others have the processor
+        started = time.monotonic()
+        parking.find_spec("module")
+        expect(time.monotonic() - started < 0.6, "it rested after the others' work")
+        used = time.process_time()
+        while time.process_time() - used < 0.1:
+            pass
+        started = time.monotonic()
+        parking.find_spec("module")
+        expect(time.monotonic() - started >= 0.35, "it did not rest after its own work")
