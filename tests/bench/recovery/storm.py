@@ -139,7 +139,7 @@ def main():
     table = {}
     for name in options.only:
         table[name] = figures(*storm(SYSTEMS[name], options))
-        print(f"{name}: " + ", ".join(f"{title} {value}" for title, value in table[name].items()), flush=True)
+        print(f"{name}: " + ", ".join(f"{title} {value}" for title, value in table[name].items()) + f"; load after it {os.getloadavg()[0]:.1f}", flush=True)
     titles = list(table[options.only[0]])
     print("\n| | " + " | ".join(titles) + " |\n|" + "---|" * (len(titles) + 1))
     for name, row in table.items():
