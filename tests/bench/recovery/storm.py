@@ -11,7 +11,7 @@ Everything is taken from the lines of the ranks: which samples each has put into
   next step      kill -> first step of a later membership; full strength: kill -> a step of all 3 ranks in one; of the kills at full strength
   lost           samples of epochs that have been read to their end which no step that counts has
   twice          uses of a sample in an epoch after its first
-  apart          epochs between the first and the last reader, where each rank reads a part of its own
+  apart          by how many epochs the first and the last reader have moved apart, where each rank reads a part of its own
   smaller        steps that had fewer samples than the global batch
 """
 import argparse
@@ -39,7 +39,7 @@ SETTLED = 30  # steps at full strength before the time begins
 class Samples:
     lost: int
     twice: int
-    apart: int
+    apart: int  # epochs
     smaller: int
 
 
@@ -109,7 +109,8 @@ def figures(records, kills, begin, end):
     commits = sorted((r for r in records if r["event"] == "commit" and r["time"] <= end), key=lambda r: r["time"])
     last = max(r["step"] for r in commits)
     first = max(r["step"] for r in commits if r["time"] <= begin) + 1
-    samples = account(records, last, TRAINING["samples"], TRAINING["global_batch"])
+    before, after = (dataclasses.astuple(account(records, step, TRAINING["samples"], TRAINING["global_batch"])) for step in (first - 1, last))
+    samples = Samples(*(b - a for a, b in zip(before, after)))  # at the start replicas of torchft begin without the others
     rounds = collections.defaultdict(set)
     for r in commits:
         rounds[r["step"]].add(r["round"])
