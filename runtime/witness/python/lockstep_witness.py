@@ -10,6 +10,7 @@ only help are ignored. The cost is a few stores per activity. An error of the wi
 
 Python 3.9 or newer; PyTorch 2.4 or newer.
 """
+import fcntl
 import functools
 import os
 import sys
@@ -39,8 +40,8 @@ STEP_KEYS = ("step", "global_step", "iter_num", "iteration", "num_updates")
 class Witness:
     """Writes the page. One thread at a time: the one that trains."""
 
-    def __init__(self, page, clock):
-        self._page = page
+    def __init__(self, page, path, clock):
+        self._page, self._path = page, path
         self._words = memoryview(page).cast("q")
         if self._words[MAGIC] != MAGIC_VALUE:
             raise ValueError("LOCKSTEP_WITNESS_PAGE is no page of a witness")
@@ -85,16 +86,22 @@ class Witness:
             self.switch_off(error)
 
     def _claim(self, optimizer):
+        """Whether this process writes. It asks again with its next step if another one is claiming the page at this moment."""
         words = self._words
-        owner = words[PID]
-        if owner not in (0, os.getpid()) and os.path.exists(f"/proc/{owner}"):
-            self.enter = self.step = lambda *_: None
-            return False
+        with open(self._path, "rb") as page:
+            try:
+                fcntl.flock(page, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+            owner = words[PID]
+            if owner not in (0, os.getpid()) and os.path.exists(f"/proc/{owner}"):
+                self.enter = self.step = lambda *_: None
+                return False
+            # Another process of the program may have taken steps before, which count.
+            words[RESUMED_STEP] = max(_recorded_step(optimizer), self.loaded_step) - words[STEPS]
+            words[PID] = os.getpid()
         lockstep_imports.write()
-        # Another process of the program may have taken steps before, which count.
-        words[RESUMED_STEP] = max(_recorded_step(optimizer), self.loaded_step) - words[STEPS]
         self._runs_ahead = _has_peers() and _is_on_device(optimizer)
-        words[PID] = os.getpid()
         self._writes = True
         return True
 
@@ -331,7 +338,7 @@ class ImportObserver:
             import mmap
             import time
             with open(self._path, "r+b") as page:
-                self._witness = Witness(mmap.mmap(page.fileno(), PAGE_BYTES), time.monotonic_ns)
+                self._witness = Witness(mmap.mmap(page.fileno(), PAGE_BYTES), self._path, time.monotonic_ns)
             os.register_at_fork(after_in_child=self._witness.forget)
         return self._witness
 

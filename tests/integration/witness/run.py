@@ -3,6 +3,7 @@
 LOCKSTEP_LONG=1 adds an hour in which nothing is wrong.
 """
 import contextlib
+import fcntl
 import functools
 import json
 import mmap
@@ -215,18 +216,51 @@ def test_a_rank_that_waits_for_a_sum_outside_of_a_collective_is_not_blamed(folde
     expect(hangs == [(1, "does not wait for its peers")], f"{hangs}")
 
 
-@pytest.mark.parametrize("device, world, may_wait", [("cuda", 2, 1), ("cuda", 1, 0), ("cpu", 2, 0)])
-def test_a_program_on_a_device_may_wait_for_its_peers_anywhere(monkeypatch, device, world, may_wait):
+class Words:
+    """Those of a page, by the names that lockstep_witness has for them."""
+
+    def __init__(self, module, page):
+        self._module, self._words = module, memoryview(page).cast("q")
+        self._words[module.MAGIC] = module.MAGIC_VALUE
+
+    def __getitem__(self, name):
+        return self._words[getattr(self._module, name)]
+
+    def __str__(self):
+        return str(list(self._words[:8]))
+
+
+def witness_of_a_page(monkeypatch, folder):
+    """A witness in this process, the words of its page, and the path of that."""
     monkeypatch.syspath_prepend(HERE.parents[2] / "runtime/witness/python")
     import lockstep_witness
+    path = pathlib.Path(folder, "page")
+    path.write_bytes(bytes(lockstep_witness.PAGE_BYTES))
+    with open(path, "r+b") as file:
+        page = mmap.mmap(file.fileno(), lockstep_witness.PAGE_BYTES)
+    words = Words(lockstep_witness, page)
+    return lockstep_witness.Witness(page, str(path), time.monotonic_ns), words, path
+
+
+@pytest.mark.parametrize("device, world, may_wait", [("cuda", 2, 1), ("cuda", 1, 0), ("cpu", 2, 0)])
+def test_a_program_on_a_device_may_wait_for_its_peers_anywhere(monkeypatch, folder, device, world, may_wait):
     distributed = types.SimpleNamespace(is_available=lambda: True, is_initialized=lambda: True, get_world_size=lambda: world)
     monkeypatch.setitem(sys.modules, "torch.distributed", distributed)
-    page = mmap.mmap(-1, lockstep_witness.PAGE_BYTES)
-    words = memoryview(page).cast("q")
-    words[lockstep_witness.MAGIC] = lockstep_witness.MAGIC_VALUE
+    witness, words, _ = witness_of_a_page(monkeypatch, folder)
     parameter = types.SimpleNamespace(device=types.SimpleNamespace(type=device))
-    lockstep_witness.Witness(page, time.monotonic_ns).step(types.SimpleNamespace(state={}, param_groups=[{"params": [parameter]}]), (), {})
-    expect(words[lockstep_witness.STEPS] == 1 and words[lockstep_witness.MAY_WAIT] == may_wait, f"{list(words[:8])}")
+    witness.step(types.SimpleNamespace(state={}, param_groups=[{"params": [parameter]}]), (), {})
+    expect((words["STEPS"], words["MAY_WAIT"]) == (1, may_wait), f"{words}")
+
+
+def test_two_processes_never_claim_the_page_at_once(monkeypatch, folder):
+    witness, words, path = witness_of_a_page(monkeypatch, folder)
+    optimizer = types.SimpleNamespace(state={}, param_groups=[])
+    with open(path, "rb") as other:  # which is claiming it
+        fcntl.flock(other, fcntl.LOCK_EX)
+        witness.step(optimizer, (), {})
+        expect((words["STEPS"], words["PID"]) == (0, 0), f"{words}")
+    witness.step(optimizer, (), {})
+    expect((words["STEPS"], words["PID"]) == (1, os.getpid()), f"{words}")
 
 
 # Each case calls train(), in as many processes as it likes.
