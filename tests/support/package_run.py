@@ -1,11 +1,14 @@
 """A `lockstep run` of a script that joins its job by the Python package, with one rank in each of its workers, or `nproc`; what becomes of it."""
 import contextlib
 import json
+import os
 import pathlib
+import subprocess
 
 import ledger
 import torch_python
 from build_folder import BUILD
+from cases import LIMIT, expect
 from local_run import Run
 
 ENVIRONMENT = {"PYTHONPATH": str(BUILD / "python"), "OMP_NUM_THREADS": "1"}
@@ -51,6 +54,32 @@ def repeated(folder):
         if record["event"] == "commit":
             rounds.setdefault(record["step"], set()).add(record["round"])
     return sum(len(found) - 1 for found in rounds.values())
+
+
+def run_python(folder, *arguments, environment=ENVIRONMENT):
+    """In an interpreter that has PyTorch, started without Lockstep."""
+    done = subprocess.run([torch_python.python(), *map(str, arguments)], cwd=folder, capture_output=True, text=True, timeout=LIMIT,
+                          env={**os.environ, **environment})
+    expect(done.returncode == 0, f"{done.stdout[-4000:]}{done.stderr[-4000:]}")
+
+
+def run_parts(folder, file, environment=ENVIRONMENT):
+    """The cases of a file of tests."""
+    run_python(folder, "-m", "pytest", "-q", "-p", "no:cacheprovider", file, environment=environment)
+
+
+def alone(folder, script, *arguments, environment=ENVIRONMENT):
+    """What one process comes to."""
+    run_python(folder, script, folder, *arguments, environment=environment)
+    return final(folder, 0)
+
+
+def expect_exactly_once(run, samples, batch, epochs):
+    """The job ends well, and each sample has counted once in each epoch."""
+    code = run.finish()
+    expect(code == 0, f"exit code {code}\n{run.output()[-4000:]}")
+    problems = ledger.check_exactly_once(run.ledger, samples, batch, epochs)
+    expect(not problems, "; ".join(problems))
 
 
 def final(folder, rank):

@@ -2,7 +2,6 @@
 import os
 import pathlib
 import signal
-import subprocess
 import tempfile
 
 import pytest
@@ -10,9 +9,9 @@ import pytest
 import ledger
 import package_run
 import torch_python
-from cases import LIMIT, expect
+from cases import expect
 from local_run import logged
-from package_run import RANKS, ScriptRun, final, repeated, slowly, until_steps
+from package_run import RANKS, ScriptRun, alone, expect_exactly_once, final, repeated, run_parts, slowly, until_steps
 
 HERE = pathlib.Path(__file__).resolve().parent
 ENVIRONMENT = {**package_run.ENVIRONMENT, "PYTHONPATH": f"{package_run.ENVIRONMENT['PYTHONPATH']}:{torch_python.frameworks()}", "HF_HUB_OFFLINE": "1"}
@@ -20,18 +19,8 @@ SAMPLES, BATCH, STEPS_PER_EPOCH, EPOCHS = 401, 16, 26, 12  # as the scripts have
 SAVE_EVERY = 20
 
 
-def alone(script, folder):
-    """What one process comes to, started without Lockstep."""
-    done = subprocess.run([torch_python.python(), HERE / script, folder, str(EPOCHS)], capture_output=True, text=True, timeout=LIMIT,
-                          env={**os.environ, **ENVIRONMENT})
-    expect(done.returncode == 0, done.stderr[-4000:])
-    return final(folder, 0)
-
-
 def test_parts(folder):
-    done = subprocess.run([torch_python.python(), "-m", "pytest", "-q", "-p", "no:cacheprovider", HERE / "framework_parts.py"], cwd=folder,
-                          capture_output=True, text=True, timeout=LIMIT, env={**os.environ, **ENVIRONMENT})
-    expect(done.returncode == 0, f"{done.stdout[-4000:]}{done.stderr[-2000:]}")
+    run_parts(folder, HERE / "framework_parts.py", environment=ENVIRONMENT)
 
 
 @pytest.mark.parametrize("script", ["with_trainer.py", "with_lightning.py"])
@@ -53,12 +42,9 @@ def test_survivors_keep_process_and_state(folder, script):
             until_steps(run, after=number)
             first = min(r["step"] for r in ledger.read(run.ledger) if r["event"] == "commit" and r["round"] > number)
             expect(first == reached // SAVE_EVERY * SAVE_EVERY, f"after step {reached} they continued with step {first}")
-        code = run.finish()
-        expect(code == 0, f"exit code {code}\n{run.output()[-4000:]}")
-        problems = ledger.check_exactly_once(run.ledger, SAMPLES, BATCH, EPOCHS)
-        expect(not problems, "; ".join(problems))
+        expect_exactly_once(run, SAMPLES, BATCH, EPOCHS)
     with tempfile.TemporaryDirectory(prefix="lockstep-alone-") as quiet:
-        wanted = alone(script, quiet)
+        wanted = alone(quiet, HERE / script, EPOCHS, environment=ENVIRONMENT)
     for rank in range(RANKS):
         found = final(folder, rank)
         for name in wanted.keys() - {"pid", "world", "weights"}:

@@ -19,7 +19,7 @@ import ledger
 import torch_python
 from cases import LIMIT, expect
 from local_run import logged
-from package_run import ENVIRONMENT, RANKS, ScriptRun, final, repeated, slowly, until_steps
+from package_run import ENVIRONMENT, RANKS, ScriptRun, alone, expect_exactly_once, final, repeated, run_parts, slowly, until_steps
 from program_run import ProgramRun
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -32,19 +32,11 @@ HELD = 15  # seconds: longer than the least bound of a step, 10 s, and the 2 s f
 FAULTS, SEED = int(os.environ.get("LOCKSTEP_CHAOS_FAULTS", 4)), int(os.environ.get("LOCKSTEP_CHAOS_SEED", 1))
 
 
-def python(*arguments, folder=None):
-    """In an interpreter that has PyTorch, without a supervisor."""
-    return subprocess.run([torch_python.python(), *map(str, arguments)], cwd=folder, capture_output=True, text=True, timeout=LIMIT,
-                          env={**os.environ, **ENVIRONMENT})
-
-
 @functools.cache
-def alone(epochs):
-    """What one process comes to, started without Lockstep."""
+def of_one_process(epochs):
+    """What it comes to, started without Lockstep."""
     with tempfile.TemporaryDirectory(prefix="lockstep-alone-") as folder:
-        done = python(TRAIN, folder, epochs)
-        expect(done.returncode == 0, done.stderr[-4000:])
-        return final(folder, 0)
+        return alone(folder, TRAIN, epochs)
 
 
 class PackageRun(ScriptRun):
@@ -56,11 +48,8 @@ class PackageRun(ScriptRun):
 
 def expect_complete(run, folder, epochs, wanted=None):
     """The job has ended, each sample counted once, and all ranks hold what one process comes to, or what is wanted."""
-    code = run.finish()
-    expect(code == 0, f"exit code {code}\n{run.output()[-4000:]}")
-    problems = ledger.check_exactly_once(run.ledger, SAMPLES, BATCH, epochs)
-    expect(not problems, "; ".join(problems))
-    wanted = wanted or alone(epochs)
+    expect_exactly_once(run, SAMPLES, BATCH, epochs)
+    wanted = wanted or of_one_process(epochs)
     for rank in range(RANKS):
         found = final(folder, rank)
         expect((found["steps"], found["rate"]) == (wanted["steps"], wanted["rate"]), f"rank {rank}: {found['steps']} steps, rate {found['rate']}")
@@ -70,8 +59,7 @@ def expect_complete(run, folder, epochs, wanted=None):
 
 @pytest.mark.parametrize("parts", ["parts.py", "window_parts.py", "checkpoint_parts.py"])
 def test_parts(folder, parts):
-    done = python("-m", "pytest", "-q", "-p", "no:cacheprovider", HERE / parts, folder=folder)
-    expect(done.returncode == 0, f"{done.stdout[-4000:]}{done.stderr[-2000:]}")
+    run_parts(folder, HERE / parts)
 
 
 def test_its_wheel_works_in_an_empty_folder(folder):
@@ -88,10 +76,7 @@ def test_its_wheel_works_in_an_empty_folder(folder):
     symbols = subprocess.run(["objdump", "--dynamic-syms", f"{folder}/site/lockstep/liblockstep.so"], capture_output=True, text=True, check=True).stdout
     newest = max(tuple(map(int, version.split("."))) for version in re.findall(r"GLIBC_([\d.]+)", symbols))
     expect(newest <= (2, 34), f"it needs glibc {newest}, which Ubuntu 22.04, RHEL 9 and Amazon Linux 2023 do not have")
-    done = subprocess.run([torch_python.python(), TRAIN, folder, "1"], capture_output=True, text=True, timeout=LIMIT,
-                          env={**os.environ, "PYTHONPATH": f"{folder}/site"})
-    expect(done.returncode == 0, done.stderr[-4000:])
-    expect(final(folder, 0)["steps"] == STEPS_PER_EPOCH, "not every step was made")
+    expect(alone(folder, TRAIN, 1, environment={"PYTHONPATH": f"{folder}/site"})["steps"] == STEPS_PER_EPOCH, "not every step was made")
 
 
 def test_three_ranks_train_as_one_process(folder):
@@ -125,10 +110,7 @@ def quiet_windows():
 
 def expect_windows_complete(run, folder):
     """The job has ended, each sample counted once, and all ranks had the same weights after each average."""
-    code = run.finish()
-    expect(code == 0, f"exit code {code}\n{run.output()[-4000:]}")
-    problems = ledger.check_exactly_once(run.ledger, SAMPLES, BATCH, LONG)
-    expect(not problems, "; ".join(problems))
+    expect_exactly_once(run, SAMPLES, BATCH, LONG)
     ranks = [final(folder, rank) for rank in range(RANKS)]
     for found in ranks:
         expect(found["steps"] == LONG * STEPS_PER_EPOCH and found["weights"] == ranks[0]["weights"], f"{found['steps']} steps, or other weights")

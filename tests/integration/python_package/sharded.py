@@ -4,25 +4,24 @@ import functools
 import os
 import pathlib
 import signal
-import subprocess
 import tempfile
 import time
 
 import ledger
-import torch_python
-from cases import LIMIT, expect
+from cases import expect
 from local_run import logged
-from package_run import ENVIRONMENT, ScriptRun, final, slowly, until_steps
+from package_run import ScriptRun, alone, expect_exactly_once, final, run_parts, slowly, until_steps
 
 HERE = pathlib.Path(__file__).resolve().parent
+SCRIPT = HERE / "hsdp.py"
 SAMPLES, BATCH, SAVE_EVERY = 601, 30, 5  # as hsdp.py has them
 PODS, RANKS = 2, 4
 SHORT, LONG = 2, 15  # epochs; LONG: over a minute while FOLDER/slowly exists; its last step saves
 
 
 class ShardedRun(ScriptRun):
-    def __init__(self, folder, epochs, *more, script="hsdp.py"):
-        super().__init__(folder, HERE / script, epochs, *more, ranks=PODS, nproc=2)
+    def __init__(self, folder, epochs, *more, script=SCRIPT):
+        super().__init__(folder, script, epochs, *more, ranks=PODS, nproc=2)
 
     def pods(self):
         """The programs of each one."""
@@ -30,26 +29,15 @@ class ShardedRun(ScriptRun):
         return [programs[begin:begin + 2] for begin in range(0, len(programs), 2)]
 
 
-def alone(folder, epochs, *more):
-    """What one process comes to, started without Lockstep."""
-    done = subprocess.run([torch_python.python(), HERE / "hsdp.py", folder, str(epochs), *more], capture_output=True, text=True, timeout=LIMIT,
-                          env={**os.environ, **ENVIRONMENT})
-    expect(done.returncode == 0, done.stderr[-4000:])
-    return final(folder, 0)
-
-
 @functools.cache
 def quiet(epochs):
     with tempfile.TemporaryDirectory(prefix="lockstep-alone-") as folder:
-        return alone(folder, epochs)
+        return alone(folder, SCRIPT, epochs)
 
 
 def expect_complete(run, folder, epochs):
     """The job has ended, each sample counted once, and all ranks hold what one process comes to."""
-    code = run.finish()
-    expect(code == 0, f"exit code {code}\n{run.output()[-4000:]}")
-    problems = ledger.check_exactly_once(run.ledger, SAMPLES, BATCH, epochs)
-    expect(not problems, "; ".join(problems))
+    expect_exactly_once(run, SAMPLES, BATCH, epochs)
     for rank in range(RANKS):
         expect_as_quiet(final(folder, rank), epochs)
 
@@ -62,9 +50,7 @@ def expect_as_quiet(found, epochs):
 
 
 def test_parts(folder):
-    done = subprocess.run([torch_python.python(), "-m", "pytest", "-q", "-p", "no:cacheprovider", HERE / "sharded_parts.py"], cwd=folder,
-                          capture_output=True, text=True, timeout=LIMIT, env={**os.environ, **ENVIRONMENT})
-    expect(done.returncode == 0, f"{done.stdout[-4000:]}{done.stderr[-2000:]}")
+    run_parts(folder, HERE / "sharded_parts.py")
 
 
 def test_two_pods_of_two_ranks_train_as_one_process(folder):
@@ -103,7 +89,7 @@ def commits_of(run):
 
 def test_a_rank_that_fails_while_its_pod_joins(folder):
     """Then it waits for a round, and the other one, which had joined, for it."""
-    with ShardedRun(folder, SHORT, script="hsdp_fails.py") as run:
+    with ShardedRun(folder, SHORT, script=HERE / "hsdp_fails.py") as run:
         expect_complete(run, folder, SHORT)
     expect(pathlib.Path(folder, "has-failed").exists(), "no rank has failed")
 
@@ -120,6 +106,6 @@ def test_all_ranks_lost_continue_from_their_parts_in_memory(folder):
             first = min(record["step"] for record in commits_of(run) if record["round"] > number)
             expect(first % SAVE_EVERY == 0 and first > 0, f"they continued with step {first}")
         expect_complete(run, folder, LONG)
-    found = alone(folder, LONG, "saves")
+    found = alone(folder, SCRIPT, LONG, "saves")
     expect(not found["made_steps"], "it did not continue with the last step")
     expect_as_quiet(found, LONG)
