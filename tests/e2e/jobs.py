@@ -120,6 +120,12 @@ def manifest(name, replicas=1, elastic=None, resume="Never", container=None, **t
     return {"apiVersion": "lockstep.dev/v1alpha1", "kind": "DistributedTrainingJob", "metadata": {"name": name}, "spec": spec}
 
 
+def all_at_once(job):
+    """A copy of an elastic job whose first round waits for all workers. Without it a pod that starts seconds after the others joins in a round
+    of its own, and on a busy machine one does."""
+    return changed(job, ["spec", "rendezvous"], {**job["spec"].get("rendezvous", {}), "lastCallSeconds": LIMIT})
+
+
 def changed(job, path, value):
     """A copy of the job with one field set; None takes it away."""
     job = copy.deepcopy(job)

@@ -21,7 +21,7 @@ def test_has_objects_of_its_own_and_takes_them_along():
     spec["schedulingPolicy"] = {"podDisruptionBudget": True}
     spec["elasticPolicy"]["metrics"] = [
         {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}]
-    with jobs.running(manifest) as job:
+    with jobs.running(jobs.all_at_once(manifest)) as job:
         expected = ["ConfigMap", "HorizontalPodAutoscaler", "NetworkPolicy", "PodDisruptionBudget", "Service", "ServiceAccount"]
         job.until("its objects", lambda: objects_of(job) == expected)
         job.until("its pods", lambda: len(job.pods()) == 2)
