@@ -28,6 +28,7 @@
 #include "runtime/train/elastic_loop.h"
 #include "runtime/train/exit_code_of.h"
 #include "runtime/train/flight_log.h"
+#include "runtime/train/make_training_state.h"
 #include "runtime/train/stack_writer.h"
 #include "runtime/train/warm_up.h"
 #include "runtime/train/windows.h"
@@ -182,7 +183,7 @@ LoopOutcome Train(const Settings& settings, protocol::ControlLink& link, train::
                                         {datasets->train->sample_shape(), datasets->train->classes()},
                                         DevicesOf(settings, gpu.get()), settings.worker.nproc);
   if (!state.ok()) return FailToStart(state.error(), gpu != nullptr);
-  const auto warm = train::WarmUp(settings.training, *datasets->train, *state);
+  const auto warm = train::WarmUp(settings.training, *datasets->train, **state);
   if (!warm.ok()) {
     // It reads the first samples.
     return IsOfTheData(warm.error()) ? FailToLoad(warm.error()) : FailToStart(warm.error(), gpu != nullptr);
@@ -203,11 +204,10 @@ LoopOutcome Train(const Settings& settings, protocol::ControlLink& link, train::
                                 .ledger_folder = EnvOr(env::kSampleLedger, ""),
                                 .process_name = EnvOr(env::kPodName, std::to_string(::getpid())),
                                 .log_all_ranks = settings.worker.log_all_ranks,
-                                .ranks_in_pod = settings.worker.nproc,
                                 .profile = settings.profile,
                                 .samples = *samples,
                                 .test = *datasets->test,
-                                .state = *state,
+                                .state = **state,
                                 .device = device,
                                 .checkpointer = checkpointer.get(),
                                 .store_patience = Seconds(settings.worker.store_patience_seconds),

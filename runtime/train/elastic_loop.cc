@@ -9,17 +9,12 @@
 #include "runtime/train/broken_rounds.h"
 #include "runtime/train/evaluation.h"
 #include "runtime/train/exit_code_of.h"
-#include "runtime/train/local_sgd.h"
-#include "runtime/train/pipeline_step.h"
 #include "runtime/train/profile_requests.h"
 #include "runtime/train/progress.h"
 #include "runtime/train/saves.h"
 #include "runtime/train/speed.h"
-#include "runtime/train/stage_sync.h"
-#include "runtime/train/step.h"
+#include "runtime/train/stepper.h"
 #include "runtime/train/stopping.h"
-#include "runtime/train/strategy_choice.h"
-#include "runtime/train/sync.h"
 #include "runtime/train/windows.h"
 
 namespace lockstep::train {
@@ -53,7 +48,6 @@ struct Round {
   protocol::RankAssignment assignment;
   std::stop_token aborted;
   std::shared_ptr<comm::Communicator> communicator;  // shared with the control thread, which may abort it
-  std::unique_ptr<parallel::Strategy> strategy;
 };
 
 int64_t TotalSteps(const api::TrainingSpec& training, const data::SamplePlan& plan) {
@@ -87,13 +81,8 @@ class ElasticLoop {
         saves_({inputs.checkpointer, inputs.checkpoint, inputs.clock, inputs.link, phases_, patience_,
                 progress_.history(), plan_.steps_per_epoch()}),
         stopping_({inputs.control, progress_, saves_, state_}),
-        runner_(
-            {inputs.training, inputs.samples, total_steps_, state_, ledger_, phases_, inputs.device.backend}),
-        local_sgd_({inputs.training, inputs.samples, total_steps_, state_, ledger_, phases_}, runner_),
-        pipeline_(state_.staged == nullptr
-                      ? nullptr
-                      : std::make_unique<PipelineStep>(StepContext{inputs.training, inputs.samples,
-                                                                   total_steps_, state_, ledger_, phases_})),
+        stepper_(state_.MakeStepper(
+            {inputs.training, inputs.samples, total_steps_, ledger_, phases_, inputs.device.backend})),
         evaluator_(inputs.training, state_, inputs.test) {}
 
   // The step at which an error of this rank itself occurs. -1 while it enters a round: no samples are used
@@ -112,13 +101,14 @@ class ElasticLoop {
       Result<comm::Listener> listener = comm::Listener::Open(in_.listen_address);
       if (!listener.ok()) return {ExitCode::kInfrastructure, listener.error().message};
       if (round_.communicator != nullptr) {
-        runner_.LeaveRound();
+        stepper_->LeaveRound();
         bytes_before_ += round_.communicator->bytes_given();
         round_.communicator->Close();
       }
       const bool hands_over = stopping_.hands_over();
       in_.link.Send(protocol::Ready{state_.step, listener->port(), FlopsPerSample(), hands_over});
-      round_ = Round{};  // while the next one forms
+      stepper_->ForgetRound();  // while the next one forms
+      round_ = Round{};
       const auto assignment = in_.control.WaitForAssignment(hands_over);
       if (!assignment.has_value()) return StopAlone();
       round_.assignment = *assignment;
@@ -213,16 +203,11 @@ class ElasticLoop {
                                             round_.aborted, in_.device));
     in_.control.Attach(round_.communicator);
     LOCKSTEP_TRY(const StateSource source,
-                 SyncState(*round_.communicator, state_, [this](TrainingState&) { return Restore(); }));
+                 state_.Sync(*round_.communicator, [this](TrainingState&) { return Restore(); }));
     saves_.HoldOwnership(assignment.rank);
     speeds_.assign(static_cast<std::size_t>(assignment.world), 1);
-    if (state_.staged != nullptr) {
-      pipeline_->EnterRound();
-    } else {
-      LOCKSTEP_TRY(round_.strategy, MakeStrategy(in_.training, round_.communicator, state_));
-      local_sgd_.EnterRound(*round_.communicator);
-      LOCKSTEP_TRY(ShareOut());
-    }
+    LOCKSTEP_TRY(stepper_->EnterRound(round_.communicator));
+    LOCKSTEP_TRY(ShareOut());
     ledger_.EnterRound(assignment.round, assignment.rank);
     progress_.EnterRound(assignment, state_.step, source);
     const double seconds = Seconds(in_.clock.Steady() - start).count();
@@ -239,7 +224,7 @@ class ElasticLoop {
     }));
     if (!restored && (state_.step > 0 || state_.is_torn)) {
       log::Error("no checkpoint to restore: training starts again at step 0", {{"step", state_.step}});
-      LOCKSTEP_TRY(StartAfresh(in_.training, state_));
+      LOCKSTEP_TRY(state_.StartAfresh());
     }
     return restored;
   }
@@ -253,8 +238,6 @@ class ElasticLoop {
   // Sets the shares of all ranks for the following steps. A collective, if shares depend on speed.
   Result<void> ShareOut() {
     shares_until_ = total_steps_;
-    if (in_.training.strategy == api::Strategy::kAsync) return {};  // each rank claims what it can
-    const protocol::RankAssignment& assignment = round_.assignment;
     if (in_.training.balance == api::Balance::kSpeed) {
       LOCKSTEP_TRY(speeds_, SpeedsOfRanks(*round_.communicator, speed_.Measure()));
       // The interval counts from step 0 in every round, so all ranks call this together.
@@ -262,7 +245,7 @@ class ElasticLoop {
       const int64_t due = std::min(total_steps_, state_.step + interval - state_.step % interval);
       shares_until_ = windows_.EndAfter(due - 1);
     }
-    runner_.SetShares(assignment.rank, speeds_, shares_until_);
+    stepper_->Share(speeds_, shares_until_);
     return {};
   }
 
@@ -270,7 +253,7 @@ class ElasticLoop {
   Result<std::optional<RoundEnd>> Advance() {
     if (EvaluationIsDue()) return RunEvaluation();
     if (state_.step >= total_steps_ || StopsEarly()) return Finish();
-    if (state_.staged == nullptr && state_.step >= shares_until_) LOCKSTEP_TRY(ShareOut());
+    if (state_.step >= shares_until_) LOCKSTEP_TRY(ShareOut());
     return RunStep();
   }
 
@@ -283,48 +266,36 @@ class ElasticLoop {
             .profile = is_first ? profile_requests_.WindowToAnnounce(end) : api::ProfileWindow{}};
   }
 
-  Result<StepReport> RunWindow(int64_t end, Requests& requests) {
-    const int64_t steps = end - state_.step;
-    const WindowCalls calls{.requests =
-                                [&] {
-                                  requests = CurrentRequests(end);
-                                  return requests;
-                                },
-                            .begins =
-                                [&](int64_t step, int64_t taken) {
-                                  attempted_step_ = step;
-                                  // With async a rank may take more batches than the window has steps.
-                                  attempting_ = std::min(taken + 1, steps);
-                                  if (taken > 0) progress_.UnderWay(std::min(taken, steps));
-                                  profile_.BeginStep(step, round_.assignment.rank);
-                                },
-                            .waits =
-                                [&] {
-                                  progress_.UnderWay(steps);
-                                  progress_.Phase("average");
-                                }};
-    return local_sgd_.Run(*round_.communicator, *round_.strategy, end, calls, round_.aborted);
-  }
-
-  Result<StepReport> RunBy(int64_t end, Requests& requests) {
-    if (TakesWindows(in_.training)) return RunWindow(end, requests);
-    if (state_.staged != nullptr) return pipeline_->Run(*round_.communicator, requests, round_.aborted);
-    return runner_.Run(*round_.communicator, *round_.strategy, requests, round_.aborted);
-  }
-
   Result<std::optional<RoundEnd>> RunStep() {
     const int64_t end = windows_.EndAfter(state_.step);
-    const bool takes_windows = TakesWindows(in_.training);
-    if (!takes_windows) profile_.BeginStep(state_.step, round_.assignment.rank);
-    Requests requests = CurrentRequests(end);
-    attempting_ = 1;
-    attempted_step_ = state_.step;
-    LOCKSTEP_TRY(const StepReport report, RunBy(end, requests));
+    const int64_t steps = end - state_.step;
+    Requests requests;
+    bool has_waited = false;
+    const StepCalls calls{.requests =
+                              [&] {
+                                requests = CurrentRequests(end);
+                                return requests;
+                              },
+                          .begins =
+                              [&](int64_t step, int64_t taken) {
+                                attempted_step_ = step;
+                                // With async a rank may take more batches than the window has steps.
+                                attempting_ = std::min(taken + 1, steps);
+                                if (taken > 0) progress_.UnderWay(std::min(taken, steps));
+                                profile_.BeginStep(step, round_.assignment.rank);
+                              },
+                          .waits =
+                              [&] {
+                                has_waited = true;
+                                progress_.UnderWay(steps);
+                                progress_.Phase("average");
+                              }};
+    LOCKSTEP_TRY(const StepReport report, stepper_->Run(end, calls, round_.aborted));
     attempting_ = 0;
     broken_rounds_.MadeStep();
     progress_.Communicated(bytes_before_ + round_.communicator->bytes_given());
     progress_.Committed(state_.step, report);
-    if (takes_windows) progress_.Phase("train");
+    if (has_waited) progress_.Phase("train");
     speed_.Committed(report.steps, report.local_count + report.local_corrupt);
     if (!report.applied) {
       log::Warning("step skipped: not finite",
@@ -334,14 +305,14 @@ class ElasticLoop {
     if (report.all.saving > 0) in_.control.SaveBegins();
     profile_requests_.OnAnnounced(report.all.profile, state_.step, round_.assignment.rank == 0);
     const bool all_stop = report.all.stopping == round_.assignment.world;
-    const bool hands_over = !IsReplicated() && report.all.stopping > 0;
+    const bool hands_over = state_.is_divided() && report.all.stopping > 0;
     const bool is_stored_anyway = saves_.on_termination() && (all_stop || hands_over);
     if (report.all.saving > 0 && !is_stored_anyway) LOCKSTEP_TRY(StartSave());
     if (all_stop) {
       stopping_.Together(round_.communicator);
       return std::optional(RoundEnd::kStopped);
     }
-    if (!hands_over && CopyIsDue(report.all.saving > 0)) LOCKSTEP_TRY(CopyStages());
+    if (!hands_over && state_.CopyIsDue(report.all.saving > 0)) LOCKSTEP_TRY(Copy());
     bool leaves = requests.stop;
     if (hands_over) {
       LOCKSTEP_TRY(leaves, HandOver());
@@ -357,9 +328,6 @@ class ElasticLoop {
     return stopping_.HandOver(round_.communicator, round_.assignment.rank - round_.assignment.local_rank);
   }
 
-  // Whether each rank holds the complete state.
-  [[nodiscard]] bool IsReplicated() const { return state_.sharded == nullptr && state_.staged == nullptr; }
-
   Result<void> StartSave() {
     // Copying a large state takes longer than any step.
     progress_.Phase("snapshot");
@@ -368,18 +336,9 @@ class ElasticLoop {
     return {};
   }
 
-  // Copies are also due with each checkpoint, so that no checkpoint is newer than the copies.
-  [[nodiscard]] bool CopyIsDue(bool is_saved) const {
-    const int64_t every = in_.training.pipeline.copy_every_steps;
-    return state_.staged != nullptr && every > 0 && (is_saved || state_.step % every == 0);
-  }
-
-  Result<void> CopyStages() {
+  Result<void> Copy() {
     progress_.Phase("snapshot");
-    LOCKSTEP_TRY(phases_.Time("checkpoint", [this] {
-      return state_.stage_copies.Take(*round_.communicator, *state_.staged, FactsOf(state_),
-                                      in_.ranks_in_pod);
-    }));
+    LOCKSTEP_TRY(phases_.Time("checkpoint", [this] { return state_.Copy(*round_.communicator); }));
     progress_.Phase("train");
     return {};
   }
@@ -402,7 +361,7 @@ class ElasticLoop {
     // The evaluation is repeated in the next round. A rank that should stop leaves now if it hands its part
     // over, and otherwise stops outside of a round.
     if (!result.complete) {
-      if (!IsReplicated()) {
+      if (state_.is_divided()) {
         LOCKSTEP_TRY(const bool leaves, HandOver());
         if (leaves) return std::optional(RoundEnd::kStopped);
       }
@@ -443,7 +402,7 @@ class ElasticLoop {
 
   // Leaves after an error in a round. Aborts the communicator first, so that no peer waits for this rank.
   RoundOutcome Leave(const Error& error) {
-    runner_.LeaveRound();
+    stepper_->LeaveRound();
     if (round_.communicator != nullptr) round_.communicator->Abort();
     const int64_t failed_step = IsOwn(error) ? StepUnderWay() : -1;
     progress_.Repeating(std::exchange(attempting_, 0));
@@ -475,9 +434,7 @@ class ElasticLoop {
   StorePatience patience_;
   Saves saves_;
   Stopping stopping_;
-  StepRunner runner_;
-  LocalSgd local_sgd_;
-  std::unique_ptr<PipelineStep> pipeline_;  // null if all ranks have all layers
+  const std::unique_ptr<Stepper> stepper_;
   Evaluator evaluator_;
   SpeedMeter speed_{phases_};
   std::vector<double> speeds_;  // of the ranks of the round

@@ -39,7 +39,6 @@ struct LoopInputs {
   std::string ledger_folder;
   std::string process_name;
   bool log_all_ranks = false;
-  int ranks_in_pod = 1;
   ProfileSettings profile;
   const data::TrainingSamples& samples;
   const data::Dataset& test;

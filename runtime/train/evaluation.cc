@@ -8,9 +8,7 @@
 
 #include "runtime/comm/torch_error.h"
 #include "runtime/models/precision.h"
-#include "runtime/train/pipeline_step.h"
-#include "runtime/train/step.h"
-#include "runtime/train/sync.h"
+#include "runtime/train/stepper.h"
 
 namespace lockstep::train {
 namespace {
@@ -39,16 +37,13 @@ Evaluator::Evaluator(const api::TrainingSpec& spec, TrainingState& state, const 
 
 Result<Evaluation> Evaluator::Run(comm::Communicator& communicator, std::span<const double> speeds,
                                   const std::function<bool()>& leave, const std::stop_token& stop) {
-  LOCKSTEP_TRY(SyncBuffers(communicator, state_));
+  LOCKSTEP_TRY(state_.SyncBuffers(communicator));
   Result<Sums> own = Sums{};
   const Result<void> done = comm::CatchTorch(ErrorCode::kInternal, "evaluation", [&] {
     const at::NoGradGuard no_grad;
     state_.model->eval();
-    own =
-        state_.staged != nullptr
-            ? RunInPipeline(communicator, leave, stop)
-            : RunShare(SlicesBySpeed(test_.size(), speeds).at(static_cast<std::size_t>(communicator.rank())),
-                       communicator, leave, stop);
+    own = RunPart(state_.PartOfEvaluation(test_.size(), communicator.rank(), speeds), communicator, leave,
+                  stop);
   });
   state_.model->train();
   loader_.Start({});  // frees the memory of prefetched batches
@@ -68,54 +63,26 @@ Result<Evaluation> Evaluator::Run(comm::Communicator& communicator, std::span<co
                     .complete = is_complete};
 }
 
-Result<Evaluator::Sums> Evaluator::RunShare(Slice share, const comm::Communicator& communicator,
-                                            const std::function<bool()>& leave, const std::stop_token& stop) {
+Result<Evaluator::Sums> Evaluator::RunPart(const PartToEvaluate& part, comm::Communicator& communicator,
+                                           const std::function<bool()>& leave, const std::stop_token& stop) {
   const models::Autocast precision(spec_.precision, state_.device.type());
-  Model& model = *state_.model;
   Sums sums;
-  for (const Slice& piece : Load(share)) {
+  for (const Slice& piece : part.reads ? Load(part.samples) : Batches(part.samples)) {
     if (communicator.aborted()) break;
-    if (leave()) {
-      sums.leaving = 1;
-      break;
-    }
-    LOCKSTEP_TRY(const data::Batch batch, Next(stop));
-    sums.corrupt += static_cast<double>(batch.left_out);
-    if (batch.left_out == piece.size()) continue;
-    const at::Tensor logits = model.Forward(batch.inputs);
-    sums.loss += model.LossSum(logits, batch.targets).item<double>();
-    sums.correct += model.CountRight(logits, batch.targets);
-    sums.count += static_cast<double>(piece.size() - batch.left_out);
-  }
-  return sums;
-}
-
-// Evaluates the share of this rank's pipeline. Its first stage decides for the whole pipeline when to stop
-// early, so the stages need no agreement.
-Result<Evaluator::Sums> Evaluator::RunInPipeline(comm::Communicator& communicator,
-                                                 const std::function<bool()>& leave,
-                                                 const std::stop_token& stop) {
-  Sums sums;
-  const StagedState& staged = *state_.staged;
-  if (!staged.coordinate().has_value()) return sums;
-  const models::Autocast precision(spec_.precision, state_.device.type());
-  const bool is_first = staged.coordinate()->stage == 0;
-  const bool is_last = staged.coordinate()->stage + 1 == staged.mesh().stages;
-  const bool reads = is_first || is_last;
-  const Slice share = SliceOf(test_.size(), staged.coordinate()->pipeline, staged.mesh().pipelines);
-  for (const Slice& piece : reads ? Load(share) : Batches(share)) {
     data::Batch batch;
-    if (is_first && leave()) {
+    if (part.decides && leave()) {
       sums.leaving = 1;
-    } else if (reads) {
+    } else if (part.reads) {
       LOCKSTEP_TRY(batch, Next(stop));
+      sums.corrupt += static_cast<double>(batch.left_out);
+      if (batch.left_out == piece.size()) continue;
     }
-    LOCKSTEP_TRY(const at::Tensor outputs, ForwardThroughStage(communicator, staged, batch.inputs));
+    LOCKSTEP_TRY(const at::Tensor outputs, state_.Evaluate(communicator, batch.inputs));
     if (!outputs.defined()) break;
-    if (!is_last) continue;
+    if (!part.scores) continue;
     sums.loss += state_.model->LossSum(outputs, batch.targets).item<double>();
     sums.correct += state_.model->CountRight(outputs, batch.targets);
-    sums.count += static_cast<double>(piece.size());
+    sums.count += static_cast<double>(piece.size() - batch.left_out);
   }
   return sums;
 }

@@ -29,8 +29,7 @@ class Evaluator {
   // The arguments must outlive the object. spec.evaluation must be set when Run is called.
   Evaluator(const api::TrainingSpec& spec, TrainingState& state, const data::Dataset& test);
 
-  // `speeds` has one entry per rank of the round and divides the samples. If layers are divided over ranks,
-  // all pipelines get equal shares. `leave` is called between batches: if it returns true on any rank, all
+  // `speeds` has one entry per rank of the round and divides the samples. `leave` is called between batches: if it returns true on any rank, all
   // ranks return early. kAborted: the round broke. kCancelled: `stop` was requested while waiting for data.
   [[nodiscard]] Result<Evaluation> Run(comm::Communicator& communicator, std::span<const double> speeds,
                                        const std::function<bool()>& leave, const std::stop_token& stop);
@@ -44,10 +43,8 @@ class Evaluator {
     double corrupt = 0;
   };
   // Stops between two batches if the round is over or a rank has to leave.
-  [[nodiscard]] Result<Sums> RunShare(Slice share, const comm::Communicator& communicator,
-                                      const std::function<bool()>& leave, const std::stop_token& stop);
-  [[nodiscard]] Result<Sums> RunInPipeline(comm::Communicator& communicator,
-                                           const std::function<bool()>& leave, const std::stop_token& stop);
+  [[nodiscard]] Result<Sums> RunPart(const PartToEvaluate& part, comm::Communicator& communicator,
+                                     const std::function<bool()>& leave, const std::stop_token& stop);
   [[nodiscard]] std::vector<Slice> Batches(Slice share) const;
   // Starts the loader on the batches of the share and returns them. Next returns them one after another.
   [[nodiscard]] std::vector<Slice> Load(Slice share);

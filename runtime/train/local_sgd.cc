@@ -62,8 +62,8 @@ void LocalSgd::EnterRound(const comm::Communicator& communicator) {
 }
 
 Result<StepReport> LocalSgd::Run(comm::Communicator& communicator, parallel::Strategy& strategy, int64_t end,
-                                 const WindowCalls& calls, const std::stop_token& stop) {
-  const int64_t begin = context_.state.step;
+                                 const StepCalls& calls, const std::stop_token& stop) {
+  const int64_t begin = state_.step;
   LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "copying the state at the beginning of the window",
                           [this] { Remember(); }));
   Result<StepReport> report = RunOrFail(communicator, strategy, end, calls, stop);
@@ -80,7 +80,7 @@ Result<StepReport> LocalSgd::Run(comm::Communicator& communicator, parallel::Str
 
 void LocalSgd::Remember() {
   const at::NoGradGuard no_grad;
-  const std::vector<NamedTensor> tensors = context_.state.Tensors();
+  const std::vector<NamedTensor> tensors = state_.Tensors();
   if (before_.empty()) {
     std::vector<at::Tensor> made;  // assigned all at once, because memory may run out
     made.reserve(tensors.size());
@@ -92,7 +92,7 @@ void LocalSgd::Remember() {
 
 void LocalSgd::GoBack(int64_t step) {
   const at::NoGradGuard no_grad;
-  const std::vector<NamedTensor> tensors = context_.state.Tensors();
+  const std::vector<NamedTensor> tensors = state_.Tensors();
   const Result<void> done =
       CatchTorch(ErrorCode::kInternal, "restoring the state at the beginning of the window", [&] {
         for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i].tensor.copy_(before_[i]);
@@ -100,12 +100,12 @@ void LocalSgd::GoBack(int64_t step) {
   // A half-taken window must not be used as a state, so this process ends; its successor gets the state from
   // a peer.
   LOCKSTEP_CHECK(done.ok(), done.error().message);
-  context_.state.step = step;
+  state_.step = step;
   runner_.Undone();
 }
 
 Result<StepReport> LocalSgd::RunOrFail(comm::Communicator& communicator, parallel::Strategy& strategy,
-                                       int64_t end, const WindowCalls& calls, const std::stop_token& stop) {
+                                       int64_t end, const StepCalls& calls, const std::stop_token& stop) {
   LOCKSTEP_TRY(const Tally mine, claiming_.has_value() ? TakeClaims(communicator, strategy, end, calls, stop)
                                                        : TakeShares(strategy, end, calls, stop));
   calls.waits();
@@ -113,8 +113,8 @@ Result<StepReport> LocalSgd::RunOrFail(comm::Communicator& communicator, paralle
 }
 
 Result<LocalSgd::Tally> LocalSgd::TakeShares(parallel::Strategy& strategy, int64_t end,
-                                             const WindowCalls& calls, const std::stop_token& stop) {
-  const int64_t begin = context_.state.step;
+                                             const StepCalls& calls, const std::stop_token& stop) {
+  const int64_t begin = state_.step;
   Tally mine;
   for (int64_t step = begin; step < end; ++step) {
     calls.begins(step, step - begin);
@@ -127,17 +127,17 @@ Result<LocalSgd::Tally> LocalSgd::TakeShares(parallel::Strategy& strategy, int64
 }
 
 Result<LocalSgd::Tally> LocalSgd::TakeClaims(comm::Communicator& communicator, parallel::Strategy& strategy,
-                                             int64_t end, const WindowCalls& calls,
+                                             int64_t end, const StepCalls& calls,
                                              const std::stop_token& stop) {
   std::vector<int64_t> counts;
-  for (int64_t step = context_.state.step; step < end; ++step)
+  for (int64_t step = state_.step; step < end; ++step)
     counts.push_back(context_.samples.plan().CountOf(step));
   Tally mine{.whole = std::accumulate(counts.begin(), counts.end(), int64_t{0})};
   // Shared, because the loader may still be claiming when this function returns an error.
   const auto claims = std::make_shared<WindowClaims>(
       WindowClaims::Terms{.counter = claiming_->counter,
                           .first = claiming_->first,
-                          .claims = ClaimsOf(context_.state.step, counts, claiming_->world),
+                          .claims = ClaimsOf(state_.step, counts, claiming_->world),
                           .rates = claiming_->rates,
                           .rank = claiming_->rank,
                           .micro_batch = context_.spec.micro_batch_size});
@@ -157,7 +157,7 @@ Result<LocalSgd::Tally> LocalSgd::TakeClaims(comm::Communicator& communicator, p
         return {};
       }
       calls.begins(claim->step, taken);
-      LOCKSTEP_TRY(const StepReport report, runner_.RunClaim(strategy, *claim, stop));
+      LOCKSTEP_TRY(const StepReport report, runner_.RunClaim(strategy, claim->step, claim->positions, stop));
       mine.Add(report);
       LogSkipped(claim->step, report);
     }
@@ -166,7 +166,7 @@ Result<LocalSgd::Tally> LocalSgd::TakeClaims(comm::Communicator& communicator, p
   claims->Stop();
   if (!done.ok()) return done.error();
   mine.asked = claims->asked();
-  context_.state.step = end;
+  state_.step = end;
   return mine;
 }
 
@@ -179,7 +179,7 @@ double LocalSgd::WorkSeconds() const {
 
 Result<StepReport> LocalSgd::SynchronizeWindow(comm::Communicator& communicator, const Tally& mine,
                                                const Requests& requests) {
-  TrainingState& state = context_.state;
+  LocalSgdState& state = state_;
   std::vector<int64_t> row(Row::kRowSize);
   StepTotals::Of(mine.samples, mine.corrupt, requests).CopyTo(std::span(row));
   row[Row::kApplied] = mine.applied_samples;
@@ -236,23 +236,23 @@ Result<StepReport> LocalSgd::SynchronizeWindow(comm::Communicator& communicator,
 
 // The outer momentum is not averaged, because steps of a single rank do not change it.
 Result<void> LocalSgd::Average(comm::Communicator& communicator, double weight) {
-  const TrainingState& state = context_.state;
+  const LocalSgdState& state = state_;
   std::vector<ToAverage> all;
   for (std::size_t i = 0; i < state.parameters.size(); ++i) {
     if (state.parameters[i].tensor.requires_grad()) all.push_back({state.parameters[i].tensor, before_[i]});
   }
   for (const NamedTensor& named : state.buffers) all.push_back({named.tensor, {}});
-  for (const NamedTensor& named : state.optimizer->state()) all.push_back({named.tensor, {}});
+  for (const NamedTensor& named : state.optimizer().state()) all.push_back({named.tensor, {}});
   return AverageInPlace(communicator, all, weight);
 }
 
 void LocalSgd::TakeOuterStep() {
-  const TrainingState& state = context_.state;
+  const LocalSgdState& state = state_;
   std::vector<at::Tensor> before;
   for (std::size_t i = 0; i < state.parameters.size(); ++i) {
     if (state.parameters[i].tensor.requires_grad()) before.push_back(before_[i]);
   }
-  OuterStep(*context_.spec.sync.outer, before, state.trained, state.outer_momentum);
+  OuterStep(*context_.spec.sync.outer, before, state.trained(), state.outer_momentum());
 }
 
 }  // namespace lockstep::train

@@ -9,7 +9,6 @@
 // part, so committed steps of two ranks differ by at most one window, and the higher one wins in the next
 // round. No step counts twice, and a broken round costs at most the steps of one window. Step thread.
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -18,31 +17,22 @@
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/shared_counter.h"
 #include "runtime/parallel/strategy.h"
+#include "runtime/train/local_sgd_state.h"
 #include "runtime/train/step.h"
 
 namespace lockstep::train {
 
-// Callbacks of a window to its caller.
-struct WindowCalls {
-  // Called at the end of the window, so that requests that arrived during it are included.
-  std::function<Requests()> requests;
-  // Called before each step of this rank with the training step that its samples belong to, and the number of
-  // steps taken since the window began. These steps are not committed yet.
-  std::function<void(int64_t step, int64_t taken)> begins;
-  // Called when this rank has finished its work and waits for the others.
-  std::function<void()> waits;
-};
-
 class LocalSgd {
  public:
-  LocalSgd(const StepContext& context, StepRunner& runner) : context_(context), runner_(runner) {}
+  LocalSgd(const StepContext& context, LocalSgdState& state, StepRunner& runner)
+      : context_(context), state_(state), runner_(runner) {}
 
   // Called before the first window of a round.
   void EnterRound(const comm::Communicator& communicator);
   // Takes the steps up to `end` and averages. Errors are those of StepRunner::Run. After an error the state
   // is what it was before, and the runner's shares must be set again.
   [[nodiscard]] Result<StepReport> Run(comm::Communicator& communicator, parallel::Strategy& strategy,
-                                       int64_t end, const WindowCalls& calls, const std::stop_token& stop);
+                                       int64_t end, const StepCalls& calls, const std::stop_token& stop);
 
  private:
   // What this rank's steps amount to.
@@ -71,19 +61,20 @@ class LocalSgd {
   void Remember();
   void GoBack(int64_t step);
   [[nodiscard]] Result<StepReport> RunOrFail(comm::Communicator& communicator, parallel::Strategy& strategy,
-                                             int64_t end, const WindowCalls& calls,
+                                             int64_t end, const StepCalls& calls,
                                              const std::stop_token& stop);
-  [[nodiscard]] Result<Tally> TakeShares(parallel::Strategy& strategy, int64_t end, const WindowCalls& calls,
+  [[nodiscard]] Result<Tally> TakeShares(parallel::Strategy& strategy, int64_t end, const StepCalls& calls,
                                          const std::stop_token& stop);
   [[nodiscard]] Result<Tally> TakeClaims(comm::Communicator& communicator, parallel::Strategy& strategy,
-                                         int64_t end, const WindowCalls& calls, const std::stop_token& stop);
+                                         int64_t end, const StepCalls& calls, const std::stop_token& stop);
   [[nodiscard]] double WorkSeconds() const;
   [[nodiscard]] Result<StepReport> SynchronizeWindow(comm::Communicator& communicator, const Tally& mine,
                                                      const Requests& requests);
   [[nodiscard]] Result<void> Average(comm::Communicator& communicator, double weight);
   void TakeOuterStep();
 
-  StepContext context_;
+  const StepContext context_;
+  LocalSgdState& state_;
   StepRunner& runner_;
   std::optional<Claiming> claiming_;  // async only, within a round
   // The state's tensors at the beginning of the window, on its device, parameters first. Allocated for the

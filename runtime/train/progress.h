@@ -11,8 +11,8 @@
 #include "runtime/common/protocol/history.h"
 #include "runtime/train/evaluation.h"
 #include "runtime/train/phase_clock.h"
-#include "runtime/train/step.h"
-#include "runtime/train/sync.h"
+#include "runtime/train/stepper.h"
+#include "runtime/train/training_state.h"
 
 namespace lockstep::train {
 

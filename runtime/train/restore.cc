@@ -1,10 +1,9 @@
 #include "runtime/train/restore.h"
 
-#include <ATen/ATen.h>
-
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <string_view>
@@ -14,7 +13,7 @@
 #include "runtime/comm/torch_error.h"
 #include "runtime/common/base/log.h"
 #include "runtime/common/base/strings.h"
-#include "runtime/train/broadcast.h"
+#include "runtime/train/part_to_load.h"
 
 namespace lockstep::train {
 namespace {
@@ -45,15 +44,6 @@ ErrorCode CodeOf(int64_t outcome) {
   return outcome == kAway ? ErrorCode::kUnavailable : ErrorCode::kAborted;
 }
 
-// The names of parameters and buffers.
-std::set<std::string> WeightsOf(const TrainingState& state) {
-  std::set<std::string> names;
-  for (const auto* tensors : {&state.parameters, &state.buffers}) {
-    for (const NamedTensor& named : *tensors) names.insert(named.name);
-  }
-  return names;
-}
-
 // "optimizer.exp_avg" of "optimizer.exp_avg.hidden.weight"; empty if the tensor belongs to no optimizer.
 std::string SlotOf(const std::string& tensor) {
   if (tensor == kLossScaleName) return tensor;
@@ -63,126 +53,12 @@ std::string SlotOf(const std::string& tensor) {
   return {};
 }
 
-// The part of a checkpoint that this rank reads, and the memory for it until all ranks have read theirs.
-class StatePart {
- public:
-  // With `only_weights`, the optimizer is reset to its state before the first step.
-  StatePart(const TrainingState& state, const Communicator& communicator, const Manifest& manifest,
-            bool only_weights)
-      : only_weights_(only_weights), weights_(WeightsOf(state)) {
-    std::vector<NamedTensor> replicated = state.Replicated();
-    std::erase_if(replicated, [&](const NamedTensor& named) { return !IsTaken(named.name); });
-    // The precision may have changed: a loss scale that is not stored keeps its value.
-    std::erase_if(replicated, [&](const NamedTensor& named) {
-      return named.name == kLossScaleName && !IsStored(manifest, named.name);
-    });
-    const int me = communicator.rank();
-    const std::vector<int> readers = checkpoint::DivideTensors(replicated, communicator.world());
-    for (std::size_t i = 0; i < replicated.size(); ++i) {
-      const at::Tensor& target = replicated[i].tensor;
-      at::Tensor source;
-      if (readers[i] == me)
-        source = MayWriteInto(target, state) ? InPlace(replicated[i]) : RoomFor(replicated[i]);
-      replicated_.push_back({target, readers[i], source});
-    }
-    if (state.sharded != nullptr && !only_weights_) AddShard(*state.sharded, me, communicator.world());
-    if (state.staged != nullptr) AddLayers(*state.staged, me, communicator.world());
-  }
-
-  [[nodiscard]] const std::vector<checkpoint::WantedPart>& wanted() const { return wanted_; }
-  // Whether reading writes directly into the state.
-  [[nodiscard]] bool is_in_place() const { return is_in_place_; }
-
-  Result<void> MoveInto(TrainingState& state, int64_t step, Communicator& communicator) {
-    LOCKSTEP_TRY(BroadcastTensors(communicator, replicated_, Receiving::kInPlace, [&] { state.Tear(); }));
-    if (only_weights_) LOCKSTEP_TRY(ClearOptimizer(state));
-    if (state.sharded != nullptr && !only_weights_) state.sharded->Load(step, range_, std::move(slots_));
-    if (state.staged != nullptr) state.staged->Load(step, layers_, tensors_);
-    state.Complete(step);
-    return {};
-  }
-
- private:
-  [[nodiscard]] bool IsTaken(const std::string& name) const {
-    return !only_weights_ || weights_.contains(name);
-  }
-
-  // The state may be a mixture, because the source of an earlier broadcast died half-way.
-  Result<void> ClearOptimizer(TrainingState& state) const {
-    if (state.sharded != nullptr) state.sharded->StartAfresh();
-    return CatchTorch(ErrorCode::kInternal, "clearing the optimizer", [&] {
-      const at::NoGradGuard no_grad;
-      for (const NamedTensor& named : state.Replicated()) {
-        if (!IsTaken(named.name) && named.name != kLossScaleName) named.tensor.zero_();
-      }
-    });
-  }
-
-  static bool IsStored(const Manifest& manifest, const std::string& name) {
-    return std::any_of(manifest.shards.begin(), manifest.shards.end(), [&](const auto& shard) {
-      return std::any_of(shard.tensors.begin(), shard.tensors.end(),
-                         [&](const TensorPlace& place) { return place.name == name; });
-    });
-  }
-
-  // Requests the bytes of the tensor from element `first` on into `room`.
-  void Want(const std::string& tensor, const at::Tensor& room, int64_t first = 0) {
-    const int64_t element = room.element_size();
-    wanted_.push_back({tensor, first * element, {static_cast<char*>(room.data_ptr()), room.nbytes()}});
-  }
-
-  // The target is not part of a valid state, and the reader's threads can write into it.
-  static bool MayWriteInto(const at::Tensor& target, const TrainingState& state) {
-    return state.step < 0 && state.staged == nullptr && target.is_cpu();
-  }
-
-  at::Tensor InPlace(const NamedTensor& named) {
-    is_in_place_ = true;
-    Want(named.name, named.tensor);
-    return named.tensor;
-  }
-
-  at::Tensor RoomFor(const NamedTensor& named) {
-    at::Tensor room =
-        at::empty(named.tensor.sizes(), named.tensor.options().device(at::kCPU).requires_grad(false));
-    Want(named.name, room);
-    return room;
-  }
-
-  void AddShard(const ShardedOptimizer& sharded, int rank, int world) {
-    range_ = sharded.PartOf(rank, world);
-    const auto pieces = sharded.PiecesOf(range_);
-    const std::size_t parameters = sharded.parameters();
-    const auto& described = sharded.described();
-    for (std::size_t first = 0; first < described.size(); first += parameters) {
-      const auto options = described[first].tensor.options().device(at::kCPU);
-      const at::Tensor& kind = slots_.emplace_back(at::empty({range_.size()}, options));
-      int64_t begin = 0;
-      for (const auto& [parameter, piece] : pieces) {
-        Want(described[first + parameter].name, kind.narrow(0, begin, piece.size()), piece.begin);
-        begin += piece.size();
-      }
-    }
-  }
-
-  void AddLayers(const StagedState& staged, int rank, int world) {
-    layers_ = staged.LayersToRead(rank, world);
-    const std::vector<bool> reads = staged.AreOf(layers_);
-    const std::vector<NamedTensor> all = staged.tensors();
-    for (std::size_t i = 0; i < all.size(); ++i)
-      tensors_.push_back(reads[i] && IsTaken(all[i].name) ? RoomFor(all[i]) : at::Tensor());
-  }
-
-  const bool only_weights_;
-  const std::set<std::string> weights_;
-  std::vector<checkpoint::WantedPart> wanted_;
-  std::vector<FromRank> replicated_;
-  bool is_in_place_ = false;
-  Range range_;                    // the range of a sharded optimizer that this rank reads
-  std::vector<at::Tensor> slots_;  // its state slots
-  std::vector<bool> layers_;       // the layers of a staged state that this rank reads
-  std::vector<at::Tensor> tensors_;
-};
+bool IsStored(const Manifest& manifest, const std::string& name) {
+  return std::any_of(manifest.shards.begin(), manifest.shards.end(), [&](const auto& shard) {
+    return std::any_of(shard.tensors.begin(), shard.tensors.end(),
+                       [&](const TensorPlace& place) { return place.name == name; });
+  });
+}
 
 class Restoring {
  public:
@@ -261,16 +137,18 @@ class Restoring {
   Result<void> Read(const Manifest& manifest) {
     LOCKSTEP_TRY(CheckFits(manifest));
     LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "memory for the state", [&] {
-      part_.emplace(state_, communicator_, manifest, checkpointer_.TakesOnlyWeightsOf(manifest));
+      part_ = state_.Load({.rank = communicator_.rank(),
+                           .world = communicator_.world(),
+                           .only_weights = checkpointer_.TakesOnlyWeightsOf(manifest),
+                           .has_loss_scale = IsStored(manifest, kLossScaleName)});
     }));
-    if (part_->is_in_place()) state_.Tear();
     LOCKSTEP_TRY(bytes_read_, checkpointer_.Read(manifest, part_->wanted()));
     return {};
   }
 
   Result<void> CheckFits(const Manifest& manifest) const {
     const bool only_weights = checkpointer_.TakesOnlyWeightsOf(manifest);
-    const std::set<std::string> weights = WeightsOf(state_);
+    const std::set<std::string> weights = state_.WeightNames();
     std::map<std::string, const TensorPlace*> stored;
     for (const auto& shard : manifest.shards) {
       for (const TensorPlace& place : shard.tensors) stored[place.name] = &place;
@@ -304,7 +182,7 @@ class Restoring {
 
   Result<bool> Finish(const Manifest& manifest) {
     const bool only_weights = checkpointer_.TakesOnlyWeightsOf(manifest);
-    LOCKSTEP_TRY(part_->MoveInto(state_, only_weights ? 0 : manifest.step, communicator_));
+    LOCKSTEP_TRY(part_->MoveInto(only_weights ? 0 : manifest.step, communicator_));
     state_.evaluations = {};
     if (!only_weights) state_.evaluations = manifest.evaluations;
     int64_t bytes = 0;
@@ -331,7 +209,7 @@ class Restoring {
   Communicator& communicator_;
   Checkpointer& checkpointer_;
   TrainingState& state_;
-  std::optional<StatePart> part_;
+  std::unique_ptr<PartToLoad> part_;
   bool is_known_to_all_ = false;  // rank 0: whether all ranks know that the newest attempt failed
   int64_t bytes_read_ = 0;
 };

@@ -8,7 +8,6 @@
 #include "runtime/common/base/log.h"
 #include "runtime/train/restore.h"
 #include "runtime/train/shard_exchange.h"
-#include "runtime/train/sync.h"
 
 namespace lockstep::train {
 namespace {
@@ -31,38 +30,6 @@ enum SaveResult : int64_t { kPartStored, kPartWaits, kPartFailed };
 SaveResult SaveResultOf(const std::optional<Error>& error) {
   if (!error.has_value()) return kPartStored;
   return error->IsTransient() ? kPartWaits : kPartFailed;
-}
-
-// The index of the optimizer's state in Tensors().
-std::ptrdiff_t FirstMoment(const TrainingState& state) {
-  return static_cast<std::ptrdiff_t>(state.parameters.size() + state.buffers.size());
-}
-
-// Tensors() with the data of a sharded optimizer.
-std::vector<NamedTensor> WithMoments(const TrainingState& state, const std::vector<NamedTensor>& moments) {
-  std::vector<NamedTensor> tensors = state.Tensors();
-  std::copy(moments.begin(), moments.end(), tensors.begin() + FirstMoment(state));
-  return tensors;
-}
-
-// If layers are divided over ranks, each rank stores what it holds; rank 0 also stores what all ranks hold.
-std::vector<int> WritersOf(const TrainingState& state, int world) {
-  if (state.staged == nullptr) return {};
-  std::vector<int> writers = state.staged->Writers(world);
-  writers.resize(state.Tensors().size(), 0);
-  return writers;
-}
-
-// The tensors, with data for those that this rank stores: parts of a sharded optimizer are sent to their
-// writers.
-Result<std::vector<NamedTensor>> TensorsToSave(comm::Communicator& communicator, const TrainingState& state) {
-  std::vector<NamedTensor> tensors = state.Tensors();
-  if (state.sharded == nullptr) return tensors;
-  const std::vector<int> writers = checkpoint::DivideTensors(tensors, communicator.world());
-  const auto first = writers.begin() + FirstMoment(state);
-  const auto count = static_cast<std::ptrdiff_t>(state.sharded->described().size());
-  LOCKSTEP_TRY(const auto moments, state.sharded->Collect(communicator, {first, first + count}));
-  return WithMoments(state, moments);
 }
 
 }  // namespace
@@ -104,11 +71,11 @@ Result<std::optional<Error>> Saves::Begin(const std::shared_ptr<comm::Communicat
 Result<std::optional<Error>> Saves::CopyTogether(const std::shared_ptr<comm::Communicator>& communicator,
                                                  TrainingState& state) {
   const comm::Place& place = communicator->place();
-  LOCKSTEP_TRY(SyncBuffers(*communicator, state));
-  LOCKSTEP_TRY(const std::vector<NamedTensor> tensors, TensorsToSave(*communicator, state));
+  LOCKSTEP_TRY(state.SyncBuffers(*communicator));
+  LOCKSTEP_TRY(const PartToSave part, state.Save(*communicator));
   const Result<void> mine = comm::CatchTorch(ErrorCode::kThrottled, "copying the state", [&] {
-    context_.checkpointer->Copy({state.step, place.round, place.rank, place.world, tensors, state.evaluations,
-                                 HistoryOf(place.rank), EpochOf(state.step), WritersOf(state, place.world)},
+    context_.checkpointer->Copy({state.step, place.round, place.rank, place.world, part.tensors,
+                                 state.evaluations, HistoryOf(place.rank), EpochOf(state.step), part.writers},
                                 std::make_shared<RoundExchange>(communicator, context_.clock));
   });
   if (!mine.ok() && mine.error().code != ErrorCode::kThrottled)
@@ -235,13 +202,7 @@ void Saves::Drain(std::chrono::milliseconds limit) {
 
 Result<void> Saves::SaveAlone(TrainingState& state, const LastPlace& last, std::chrono::milliseconds limit) {
   if (!enabled()) return {};
-  if (state.staged != nullptr && !state.staged->holds_all())
-    return Error{ErrorCode::kNotFound, "this rank holds the layers of its stage only"};
-  std::vector<NamedTensor> tensors = state.Tensors();
-  if (state.sharded != nullptr) {
-    LOCKSTEP_TRY(const auto moments, state.sharded->Whole());
-    tensors = WithMoments(state, moments);
-  }
+  LOCKSTEP_TRY(const std::vector<NamedTensor> tensors, state.Whole());
   LOCKSTEP_TRY(comm::CatchTorch(ErrorCode::kThrottled, "copying the state", [&] {
     context_.checkpointer->Save(
         {state.step, last.round, 0, 1, tensors, state.evaluations, HistoryOf(last.rank), EpochOf(state.step)},

@@ -2,11 +2,12 @@
 // Which rank holds which part of the optimizer state, as index ranges; ShardedOptimizer uses it for its
 // decisions. Element indices run over all trained parameters, one parameter after another. Pure.
 
-#include <compare>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <vector>
+
+#include "runtime/train/version.h"
 
 namespace lockstep::train {
 
@@ -35,15 +36,6 @@ struct Range {
 // part is held `copies` times, or by all holders if they are fewer. Positions are ordered by pod,
 // `ranks_in_pod` in each.
 [[nodiscard]] std::vector<int> PartsHeldBy(int position, int holders, int copies, int ranks_in_pod);
-
-// Identifies the state after `step` steps whose last step was made in `round`. A step that is repeated in a
-// later round is a different version, because it may round differently.
-struct Version {
-  int64_t step = -1;
-  int64_t round = -1;
-
-  friend auto operator<=>(const Version&, const Version&) = default;
-};
 
 struct Holding {
   Version version;

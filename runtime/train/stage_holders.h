@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "runtime/train/shard_plan.h"
+#include "runtime/train/version.h"
 
 namespace lockstep::train {
 

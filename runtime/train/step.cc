@@ -73,32 +73,14 @@ at::Tensor ZeroLoss(const std::vector<at::Tensor>& parameters) {
 
 }  // namespace
 
-Error AllCorrupt(const std::string& what, int64_t samples) {
-  return {ErrorCode::kDataLoss, "spec.training.data.path: all " + std::to_string(samples) + " samples of " +
-                                    what +
-                                    " are corrupt (the ranks' logs name them); replace or remove them"};
-}
-
-// With async the reading thread claims batches, so there must be one: the step thread waits for the claims.
-int LoaderWorkers(const StepContext& context) {
-  const bool reads_itself = context.samples.are_quick() && context.spec.strategy != api::Strategy::kAsync;
-  return reads_itself ? 0 : std::max(1, context.spec.data.workers);
-}
-
-data::Loader::Read ReadOf(const StepContext& context) {
-  return [&samples = context.samples, pins = !context.state.device.is_cpu()](const data::Draw& draw) {
-    data::Batch batch = samples.Get(draw);
-    return pins ? batch.Pinned() : batch;
-  };
-}
-
-StepRunner::StepRunner(const StepContext& context)
+StepRunner::StepRunner(const StepContext& context, ReplicatedModel& state)
     : context_(context),
+      state_(state),
       micro_batch_policy_(MicroBatchPolicyOf(context.spec)),
-      loader_(ReadOf(context), LoaderWorkers(context), PrefetchOf(context.spec)) {
-  for (const NamedTensor& buffer : context_.state.buffers) buffers_before_.push_back(buffer.tensor.clone());
+      loader_(ReadOf(context, state.device), LoaderWorkers(context), PrefetchOf(context.spec)) {
+  for (const NamedTensor& buffer : state_.buffers) buffers_before_.push_back(buffer.tensor.clone());
   if (context_.spec.cuda_graph && context_.device != nullptr)
-    graphs_ = std::make_unique<StepGraphs>(*context_.device, context_.state.trained);
+    graphs_ = std::make_unique<StepGraphs>(*context_.device, state_.trained());
 }
 
 void StepRunner::SetShares(int rank, std::vector<double> speeds, int64_t until_step) {
@@ -106,13 +88,13 @@ void StepRunner::SetShares(int rank, std::vector<double> speeds, int64_t until_s
   speeds_ = std::move(speeds);
   auto share_of = [&plan = context_.samples.plan(), policy = micro_batch_policy_, rank, speeds = speeds_](
                       int64_t step) { return ShareOf(plan.CountOf(step), rank, speeds, policy); };
-  loader_.Start(MicroBatchSource(std::move(share_of), context_.state.step, until_step));
+  loader_.Start(MicroBatchSource(std::move(share_of), state_.step, until_step));
 }
 
 Result<StepReport> StepRunner::Run(comm::Communicator& communicator, parallel::Strategy& strategy,
                                    const Requests& requests, const std::stop_token& stop) {
   Result<StepReport> report = Attempt(&communicator, strategy, NextShare(), requests, stop);
-  if (report.ok()) context_.ledger.Commit(context_.state.step - 1);
+  if (report.ok()) context_.ledger.Commit(state_.step - 1);
   return report;
 }
 
@@ -125,11 +107,10 @@ void StepRunner::Follow(int rank, data::Loader::Source source) {
   loader_.Start(std::move(source));
 }
 
-Result<StepReport> StepRunner::RunClaim(parallel::Strategy& strategy, const Claim& claim,
+Result<StepReport> StepRunner::RunClaim(parallel::Strategy& strategy, int64_t step, const Slice& claimed,
                                         const std::stop_token& stop) {
-  context_.state.step = claim.step;
-  RankShare share{.pieces = MicroBatches(claim.positions, micro_batch_policy_.size),
-                  .positions = claim.positions};
+  state_.step = step;
+  RankShare share{.pieces = MicroBatches(claimed, micro_batch_policy_.size), .positions = claimed};
   share.micro_batches.assign(static_cast<std::size_t>(rank_) + 1, 0);
   share.micro_batches.back() = static_cast<int64_t>(share.pieces.size());
   return Attempt(nullptr, strategy, share, {}, stop);
@@ -140,7 +121,7 @@ void StepRunner::LeaveRound() {
 }
 
 RankShare StepRunner::NextShare() const {
-  return ShareOf(context_.samples.plan().CountOf(context_.state.step), rank_, speeds_, micro_batch_policy_);
+  return ShareOf(context_.samples.plan().CountOf(state_.step), rank_, speeds_, micro_batch_policy_);
 }
 
 Result<StepReport> StepRunner::Attempt(Peers peers, parallel::Strategy& strategy, const RankShare& share,
@@ -149,21 +130,21 @@ Result<StepReport> StepRunner::Attempt(Peers peers, parallel::Strategy& strategy
   // The forward pass changes running statistics: a repeated step must not count twice, a skipped one not at
   // all.
   for (std::size_t i = 0; i < buffers_before_.size(); ++i) {
-    buffers_before_[i].copy_(context_.state.buffers[i].tensor);
+    buffers_before_[i].copy_(state_.buffers[i].tensor);
   }
   Result<StepReport> report = RunOrFail(peers, strategy, share, requests, stop);
   if (report.ok() && report->applied) return report;
   if (!report.ok()) LeaveRound();  // also drops a partial recording
   for (std::size_t i = 0; i < buffers_before_.size(); ++i) {
-    context_.state.buffers[i].tensor.copy_(buffers_before_[i]);
+    state_.buffers[i].tensor.copy_(buffers_before_[i]);
   }
   return report;
 }
 
 Result<StepReport> StepRunner::RunOrFail(Peers peers, parallel::Strategy& strategy, const RankShare& share,
                                          const Requests& requests, const std::stop_token& stop) {
-  const int64_t step = context_.state.step;
-  const double factor = context_.state.loss_scale.factor();
+  const int64_t step = state_.step;
+  const double factor = state_.loss_scale.factor();
   const bool has_graphs = graphs_ != nullptr && peers != nullptr;
   const auto way = has_graphs ? graphs_->Begin(*peers, share.pieces, factor) : StepGraphs::Way::kPassByPass;
   const bool by_graphs = way != StepGraphs::Way::kPassByPass;
@@ -215,7 +196,7 @@ Result<StepRunner::Forwarded> StepRunner::ForwardShare(const std::vector<Slice>&
 
 // Gives the same positions the same random numbers on any rank and in any repetition.
 void StepRunner::Seed(const Slice& positions, at::Device device) const {
-  SeedGenerator(MicroBatchSeed(context_.spec.seed, context_.state.step, positions.begin), device);
+  SeedGenerator(MicroBatchSeed(context_.spec.seed, state_.step, positions.begin), device);
 }
 
 at::Tensor StepRunner::LossOf(const Replica& replica, const data::Batch& batch) const {
@@ -237,7 +218,7 @@ Result<data::Batch> StepRunner::NextBatch(const std::stop_token& stop) {
 }
 
 Result<StepRunner::Forwarded> StepRunner::Forward(const Slice& piece, const std::stop_token& stop) {
-  const std::vector<Replica>& replicas = context_.state.replicas;
+  const std::vector<Replica>& replicas = state_.replicas();
   Forwarded done;
   std::vector<Part> parts;
   LOCKSTEP_TRY(context_.phases.Time("data", [&]() -> Result<void> {
@@ -249,7 +230,7 @@ Result<StepRunner::Forwarded> StepRunner::Forward(const Slice& piece, const std:
   LOCKSTEP_TRY(context_.phases.Time("forward", [&] {
     return CatchTorch(ErrorCode::kInternal, "forward pass", [&] {
       CopyBuffers(replicas);
-      done.loss = parts.empty() ? ZeroLoss(context_.state.trained)
+      done.loss = parts.empty() ? ZeroLoss(state_.trained())
                                 : SumOfLosses(parts, [this](const Part& part) { return SeededLossOf(part); });
     });
   }));
@@ -259,7 +240,7 @@ Result<StepRunner::Forwarded> StepRunner::Forward(const Slice& piece, const std:
 Result<void> StepRunner::Backward(parallel::Strategy& strategy, const at::Tensor& loss, bool last) {
   const at::AutoGradMode with_gradients(true);
   Result<void> done = context_.phases.Time("backward", [&]() -> Result<void> {
-    const double factor = context_.state.loss_scale.factor();
+    const double factor = state_.loss_scale.factor();
     at::Tensor scaled = loss;
     LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "backward pass", [&] {
       if (loss.defined() && factor != 1) scaled = loss * factor;
@@ -281,7 +262,7 @@ Result<void> StepRunner::TakeByGraphs(const std::vector<Slice>& pieces, parallel
     LOCKSTEP_TRY(const data::Batch batch, context_.phases.Time("data", [&] { return NextBatch(stop); }));
     const bool last = i + 1 == pieces.size();
     LOCKSTEP_TRY(at::Tensor loss, context_.phases.Time("graph", [&] {
-      Seed(pieces[i], context_.state.device);
+      Seed(pieces[i], state_.device);
       return graphs_->Take(batch,
                            [&](const data::Batch& there) { return PassToRecord(strategy, there, last); });
     }));
@@ -299,7 +280,7 @@ Result<at::Tensor> StepRunner::PassToRecord(parallel::Strategy& strategy, const 
   at::Tensor loss;
   at::Tensor scaled;
   LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "forward pass", [&] {
-    loss = LossOf(context_.state.replicas.front(), batch);
+    loss = LossOf(state_.replicas().front(), batch);
     scaled = loss * graphs_->factor();
   }));
   LOCKSTEP_TRY(strategy.Backward(scaled, last));
@@ -308,7 +289,7 @@ Result<at::Tensor> StepRunner::PassToRecord(parallel::Strategy& strategy, const 
 
 Result<StepReport> StepRunner::Apply(const at::Tensor& sums, Peers peers, const RankShare& share,
                                      int64_t corrupt) {
-  TrainingState& state = context_.state;
+  ReplicatedModel& state = state_;
   const auto totals = StepTotals::From(ValuesOf(sums));
   const auto count = static_cast<double>(totals.count);
   StepReport report{
@@ -328,27 +309,25 @@ Result<StepReport> StepRunner::Apply(const at::Tensor& sums, Peers peers, const 
   // The numbers are the same on every rank, so all ranks decide alike.
   LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "optimizer", [&] {
     report.gradient_norm =
-        AverageAndClip(state.trained, count * state.loss_scale.factor(), context_.spec.optimizer.clip_norm);
+        AverageAndClip(state.trained(), count * state.loss_scale.factor(), context_.spec.optimizer.clip_norm);
     report.applied = std::isfinite(report.gradient_norm) && std::isfinite(report.loss);
-    if (report.applied && state.sharded == nullptr) state.optimizer->Step(state.step, report.learning_rate);
   }));
-  if (report.applied && state.sharded != nullptr)
-    LOCKSTEP_TRY(state.sharded->Step(*peers, report.learning_rate));
+  if (report.applied) LOCKSTEP_TRY(state.Update(peers, report.learning_rate));
   LOCKSTEP_TRY(report.not_finite, not_finite_.After(state.step, report.applied, report.loss, state.loss_scale,
                                                     [&] { return WhereNotFinite(peers, share.pieces); }));
   report.skipped = report.applied ? 0 : 1;
-  if (!report.applied && state.sharded != nullptr) state.sharded->Skip();
+  if (!report.applied) state.SkipUpdate();
   ++state.step;
   return report;
 }
 
 Result<std::string> StepRunner::WhereNotFinite(Peers peers, const std::vector<Slice>& pieces) {
-  const TrainingState& state = context_.state;
+  const ReplicatedModel& state = state_;
   NotFinite mine;
   LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "locating non-finite values", [&] {
     for (const Slice& piece : pieces) {
       const data::Batch batch = context_.samples.Get({state.step, piece.begin, piece.end});
-      for (const Part& part : Scatter(state.replicas, piece, batch))
+      for (const Part& part : Scatter(state.replicas(), piece, batch))
         LookForNotFinite(SeededLossOf(part), part.replica->trained, mine);
     }
   }));

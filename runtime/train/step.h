@@ -14,60 +14,20 @@
 #include <vector>
 
 #include "runtime/comm/communicator.h"
-#include "runtime/common/api/training_spec.h"
 #include "runtime/data/loader.h"
-#include "runtime/data/training_samples.h"
-#include "runtime/models/model.h"
 #include "runtime/parallel/strategy.h"
 #include "runtime/train/batch_math.h"
-#include "runtime/train/claims.h"
 #include "runtime/train/not_finite_steps.h"
-#include "runtime/train/phase_clock.h"
 #include "runtime/train/replicas.h"
-#include "runtime/train/sample_ledger.h"
+#include "runtime/train/replicated_model.h"
 #include "runtime/train/step_graphs.h"
-#include "runtime/train/step_totals.h"
-#include "runtime/train/training_state.h"
+#include "runtime/train/stepper.h"
 
 namespace lockstep::train {
 
-// The result of a step, or of the steps of a window with localsgd and async. It is the same on all ranks
-// except for the fields called local and skipped. Counts exclude samples with corrupt records, which are
-// counted separately.
-struct StepReport {
-  int64_t steps = 1;
-  double loss = 0;           // mean over the global batch; for a window over all applied samples
-  double gradient_norm = 0;  // of the mean gradient, before clipping
-  double learning_rate = 0;
-  StepTotals all;  // of all ranks
-  int64_t local_count = 0;
-  int64_t local_corrupt = 0;
-  bool applied = true;     // false: not finite, so the parameters were not changed
-  int64_t skipped = 0;     // steps of this rank that were not applied
-  std::string not_finite;  // the responsible ranks and layers; empty if the step was applied
-};
-
-// The error that ends a training whose samples in `what` are all corrupt.
-[[nodiscard]] Error AllCorrupt(const std::string& what, int64_t samples);
-
-struct StepContext {
-  const api::TrainingSpec& spec;
-  const data::TrainingSamples& samples;
-  int64_t total_steps = 0;
-  TrainingState& state;
-  SampleLedger& ledger;
-  PhaseClock& phases;
-  comm::DeviceBackend* device = nullptr;  // absent: the CPU
-};
-
-// Number of threads that prepare batches. 0: the step thread reads them itself.
-[[nodiscard]] int LoaderWorkers(const StepContext& context);
-// How the loader reads samples: for a GPU into pinned memory.
-[[nodiscard]] data::Loader::Read ReadOf(const StepContext& context);
-
 class StepRunner {
  public:
-  explicit StepRunner(const StepContext& context);
+  StepRunner(const StepContext& context, ReplicatedModel& state);
 
   // Loads the batches from the state's step up to `until_step`, for this rank of a round with these speeds.
   // It must be called again at `until_step`.
@@ -82,9 +42,9 @@ class StepRunner {
 
   // Instead of SetShares: loads what `source` returns, for this rank of a round.
   void Follow(int rank, data::Loader::Source source);
-  // As RunAlone, with the claim as the batch; its micro-batches are the next draws of the source. Afterwards
-  // the state's step is the one after the claim's.
-  [[nodiscard]] Result<StepReport> RunClaim(parallel::Strategy& strategy, const Claim& claim,
+  // As RunAlone, with these samples of the step as the batch; its micro-batches are the next draws of the source. Afterwards
+  // the state's step is the one after it.
+  [[nodiscard]] Result<StepReport> RunClaim(parallel::Strategy& strategy, int64_t step, const Slice& claimed,
                                             const std::stop_token& stop);
   void Undone() { not_finite_.Forget(); }
 
@@ -128,7 +88,8 @@ class StepRunner {
   // random numbers.
   [[nodiscard]] Result<std::string> WhereNotFinite(Peers peers, const std::vector<Slice>& pieces);
 
-  StepContext context_;
+  const StepContext context_;
+  ReplicatedModel& state_;
   const MicroBatchPolicy micro_batch_policy_;
   data::Loader loader_;
   int rank_ = 0;

@@ -80,8 +80,7 @@ Result<bool> Stopping::HandOver(const Group& group, int first_rank_of_pod) {
     Together(group);
     return true;
   }
-  LOCKSTEP_TRY(context_.state.staged != nullptr ? context_.state.staged->HandOver(*group, leaving.stays)
-                                                : context_.state.sharded->HandOver(*group, leaving.stays));
+  LOCKSTEP_TRY(context_.state.HandOver(*group, leaving.stays));
   return !leaving.stays.at(static_cast<std::size_t>(group->rank()));
 }
 
@@ -105,9 +104,7 @@ Result<Stopping::Leaving> Stopping::AgreeWhoLeaves(comm::Communicator& communica
 
 bool Stopping::hands_over() const {
   const TrainingState& state = context_.state;
-  if (state.step <= 0 || state.step == stored_step_) return false;
-  if (state.staged != nullptr) return state.staged->holds_a_part();
-  return state.sharded != nullptr && state.sharded->holds_a_part();
+  return state.step > 0 && state.step != stored_step_ && state.holds_a_part();
 }
 
 void Stopping::Drain() { context_.saves.Drain(GraceForSave()); }

@@ -31,22 +31,22 @@ std::vector<std::vector<at::Tensor>> ParametersOf(const std::vector<Replica>& re
 
 Result<std::unique_ptr<parallel::Strategy>> MakeStrategy(const api::TrainingSpec& spec,
                                                          std::shared_ptr<comm::Communicator> communicator,
-                                                         const TrainingState& state) {
+                                                         const ReplicatedModel& state) {
   if (spec.strategy == api::Strategy::kDataparallel && communicator->world() > 1) {
     return Error{ErrorCode::kInvalidArgument,
                  "spec.training.strategy: dataparallel is one process on all of its devices, and there are " +
                      std::to_string(communicator->world()) +
                      " ranks; make it one (spec.worker.replicas, spec.nprocPerNode), or use ddp or hybrid"};
   }
-  if (state.replicas.size() > 1) return parallel::MakeReplicaGradients(ParametersOf(state.replicas));
-  if (TakesWindows(spec)) return parallel::MakeLocalGradients(state.trained);
+  if (state.replicas().size() > 1) return parallel::MakeReplicaGradients(ParametersOf(state.replicas()));
+  if (TakesWindows(spec)) return parallel::MakeLocalGradients(state.trained());
   if (spec.determinism == api::Determinism::kNone) {
     const parallel::GradientFormat format = FormatOf(spec);
     // In a world of one, the local gradients are the sum already, unless rounding to a 16-bit format is
     // requested.
     if (communicator->world() == 1 && format.type == at::kFloat)
-      return parallel::MakeLocalGradients(state.trained);
-    return parallel::MakeDataParallel(std::move(communicator), state.trained, format);
+      return parallel::MakeLocalGradients(state.trained());
+    return parallel::MakeDataParallel(std::move(communicator), state.trained(), format);
   }
   // Running statistics depend on which samples a rank gets, and on their order.
   if (!state.buffers.empty()) {
@@ -55,7 +55,7 @@ Result<std::unique_ptr<parallel::Strategy>> MakeStrategy(const api::TrainingSpec
                      " equal, which changes outside of the gradients; use None, or a model without running "
                      "statistics"};
   }
-  return parallel::MakeDeterministicDataParallel(std::move(communicator), state.trained);
+  return parallel::MakeDeterministicDataParallel(std::move(communicator), state.trained());
 }
 
 }  // namespace lockstep::train

@@ -7,7 +7,7 @@
 #include "runtime/comm/communicator.h"
 #include "runtime/common/api/training_spec.h"
 #include "runtime/parallel/strategy.h"
-#include "runtime/train/training_state.h"
+#include "runtime/train/replicated_model.h"
 
 namespace lockstep::train {
 
@@ -15,6 +15,6 @@ namespace lockstep::train {
 // the round broke.
 [[nodiscard]] Result<std::unique_ptr<parallel::Strategy>> MakeStrategy(
     const api::TrainingSpec& spec, std::shared_ptr<comm::Communicator> communicator,
-    const TrainingState& state);
+    const ReplicatedModel& state);
 
 }  // namespace lockstep::train

@@ -28,7 +28,9 @@ void RunOnce(const data::Batch& batch, TrainingState& state, api::Precision prec
     if (parameter.tensor.requires_grad() && !parameter.tensor.grad().defined())
       log::Warning("a parameter gets no gradient from the first samples", {{"parameter", parameter.name}});
   }
-  for (at::Tensor& parameter : state.trained) parameter.mutable_grad().reset();
+  for (const NamedTensor& parameter : state.parameters) {
+    if (parameter.tensor.requires_grad()) parameter.tensor.mutable_grad().reset();
+  }
 }
 
 void ThrowOnce() {
@@ -41,8 +43,8 @@ void ThrowOnce() {
 
 Result<void> WarmUp(const api::TrainingSpec& spec, const data::Dataset& dataset, TrainingState& state) {
   ThrowOnce();
-  // The complete model may not fit the device, and this rank's stage is not known yet.
-  if (state.staged != nullptr) return {};
+  // The complete model may not fit the device, and this rank's part is not known yet.
+  if (!state.has_whole_model()) return {};
   data::Batch batch;
   LOCKSTEP_TRY(comm::CatchTorch(ErrorCode::kInvalidArgument, "reading data", [&] {
     std::vector<int64_t> ids(

@@ -13,10 +13,10 @@
 #include "runtime/checkpoint/checkpointer.h"
 #include "runtime/train/restore.h"
 #include "runtime/train/shard_plan.h"
-#include "runtime/train/sync.h"
 #include "tests/integration/memory/memory_budget.h"
 #include "tests/support/filled_state.h"
 #include "tests/support/forked_ranks.h"
+#include "tests/support/state_of.h"
 
 namespace lockstep::train {
 namespace {
@@ -45,7 +45,7 @@ api::TrainingSpec Training(int64_t width, api::Strategy strategy = api::Strategy
   return spec;
 }
 
-TrainingState NewState(const api::TrainingSpec& spec) {
+std::unique_ptr<TrainingState> NewState(const api::TrainingSpec& spec) {
   return std::move(MakeTrainingState(spec, kInput)).value();
 }
 
@@ -59,9 +59,10 @@ int64_t OfAReceiver(int64_t bytes) { return static_cast<int64_t>(kOfAReceiver * 
 
 // Loads the code that is measured: its pages are resident memory, too.
 bool Rehearse(comm::Communicator& communicator) {
-  TrainingState state = NewState(Training(8));
+  const auto owned = NewState(Training(8));
+  TrainingState& state = *owned;
   Fill(state, communicator.rank() == 0 ? 2 : 1, 0);
-  return SyncState(communicator, state, [](TrainingState&) { return Result<bool>(false); }).ok();
+  return state.Sync(communicator, [](TrainingState&) { return Result<bool>(false); }).ok();
 }
 
 Result<bool> MustNotRestore(TrainingState&) { return Error{ErrorCode::kInternal, "not expected"}; }
@@ -98,13 +99,14 @@ TEST_F(MemoryTest, ARankThatIsKilledAndJoinsAgainReceivesInPlaceAndTheOthersNeed
   auto processes = StartRanks(4, [&](int process, LineChannel& parent) {
     at::set_num_threads(1);
     MemoryBudget budget(groups_[static_cast<std::size_t>(process)]);
-    TrainingState state = NewState(Training(8000));
+    const auto owned = NewState(Training(8000));
+    TrainingState& state = *owned;
     const bool is_new = process == 3;  // in the place of process 2
     if (!is_new) {
       Fill(state, 40, 7);
       auto communicator = first.Enter(1, process, 3);
       REQUIRE(communicator.ok());
-      REQUIRE(SyncState(**communicator, state, MustNotRestore).ok());
+      REQUIRE(state.Sync(**communicator, MustNotRestore).ok());
       parent.Send("trains");
       if (process == 2) (void)parent.Receive(kPatience);  // killed here
       REQUIRE(!(*communicator)->Barrier().ok());
@@ -117,7 +119,7 @@ TEST_F(MemoryTest, ARankThatIsKilledAndJoinsAgainReceivesInPlaceAndTheOthersNeed
     const int64_t allowed = is_new ? OfAReceiver(size) : kOfALevelRank;
     REQUIRE(Rehearse(**communicator));
     budget.Allow(allowed);
-    const auto source = SyncState(**communicator, state, MustNotRestore);
+    const auto source = state.Sync(**communicator, MustNotRestore);
     const int64_t peak = budget.TakePeak();
     REQUIRE(source.ok());
     REQUIRE(*source == (is_new ? StateSource::kPeer : StateSource::kKept));
@@ -144,7 +146,8 @@ class MemoryOfALaggard : public MemoryTest {
     auto ranks = StartRanks(3, [&](int rank, LineChannel& parent) {
       at::set_num_threads(1);
       MemoryBudget budget(groups_[static_cast<std::size_t>(rank)]);
-      TrainingState state = NewState(Training(8000));
+      const auto owned = NewState(Training(8000));
+      TrainingState& state = *owned;
       const bool is_behind = rank == 2;
       Fill(state, is_behind ? 40 : 41, is_behind ? 7 : 8);
       auto communicator = connector.EnterOnHost(
@@ -153,7 +156,7 @@ class MemoryOfALaggard : public MemoryTest {
       const int64_t allowed = is_behind ? allowed_to_a_laggard(BytesOf(state.Tensors())) : kOfALevelRank;
       REQUIRE(Rehearse(**communicator));
       budget.Allow(allowed);
-      const auto source = SyncState(**communicator, state, MustNotRestore);
+      const auto source = state.Sync(**communicator, MustNotRestore);
       const int64_t peak = budget.TakePeak();
       REQUIRE(source.ok());
       REQUIRE(*source == (is_behind ? StateSource::kPeer : StateSource::kKept));
@@ -192,7 +195,8 @@ std::unique_ptr<checkpoint::Checkpointer> Open(const api::CheckpointSpec& spec) 
 void StoreOne(const api::CheckpointSpec& spec, int64_t width, int64_t step, double value) {
   testing::ForkedProcess writer([&](LineChannel&) {
     at::set_num_threads(1);
-    TrainingState state = NewState(Training(width));
+    const auto owned = NewState(Training(width));
+    TrainingState& state = *owned;
     Fill(state, step, value);
     const auto checkpointer = Open(spec);
     checkpointer->Save({step, 1, 0, 1, state.Tensors()}, nullptr);
@@ -222,33 +226,34 @@ class MemoryOfAShardedOptimizer : public MemoryTest {
     });
   }
 
-  static std::vector<Range> PartsOf(const TrainingState& state, int rank, int world, int copies) {
+  static std::vector<Range> PartsOf(TrainingState& state, int rank, int world, int copies) {
     std::vector<Range> parts;
     for (const int part : PartsHeldBy(rank, world, copies, 1))
-      parts.push_back(state.sharded->PartOf(part, world));
+      parts.push_back(testing::ShardsOf(state).PartOf(part, world));
     return parts;
   }
-  static std::size_t SlotsOf(const TrainingState& state) {
-    return state.sharded->described().size() / state.sharded->parameters();
+  static std::size_t SlotsOf(TrainingState& state) {
+    return testing::ShardsOf(state).described().size() / testing::ShardsOf(state).parameters();
   }
-  static int64_t BytesOfParts(const TrainingState& state, const std::vector<Range>& parts) {
+  static int64_t BytesOfParts(TrainingState& state, const std::vector<Range>& parts) {
     return SizeOf(parts) * static_cast<int64_t>(SlotsOf(state) * sizeof(float));
   }
   static void Hold(TrainingState& state, int64_t step, const std::vector<Range>& parts) {
     for (const Range& part : parts) {
       std::vector<at::Tensor> slots;
       for (std::size_t slot = 0; slot < SlotsOf(state); ++slot) slots.push_back(at::ones({part.size()}));
-      state.sharded->Load(step, part, std::move(slots));
+      testing::ShardsOf(state).Load(step, part, std::move(slots));
     }
   }
 
   // Rank 0 sends a part to each of the others.
   static bool RehearseParts(comm::Communicator& communicator) {
-    TrainingState state = std::move(MakeTrainingState(Zero1(8, 1), kInput)).value();
+    const auto owned = std::move(MakeTrainingState(Zero1(8, 1), kInput)).value();
+    TrainingState& state = *owned;
     FillReplicated(state, 2, 1);
-    if (communicator.rank() == 0) Hold(state, 2, {state.sharded->PartOf(0, 1)});
+    if (communicator.rank() == 0) Hold(state, 2, {testing::ShardsOf(state).PartOf(0, 1)});
     if (communicator.rank() > 0) state.step = -1;
-    return SyncState(communicator, state, [](TrainingState&) { return Result<bool>(false); }).ok();
+    return state.Sync(communicator, [](TrainingState&) { return Result<bool>(false); }).ok();
   }
 
   // Reports what it takes.
@@ -257,7 +262,7 @@ class MemoryOfAShardedOptimizer : public MemoryTest {
                                         LineChannel& parent) {
     if (!RehearseParts(communicator)) return Error{ErrorCode::kInternal, "the rehearsal failed"};
     budget.Allow(allowed);
-    auto source = SyncState(communicator, state, MustNotRestore);
+    auto source = state.Sync(communicator, MustNotRestore);
     Report(parent, budget.TakePeak(), allowed);
     return source;
   }
@@ -269,7 +274,8 @@ TEST_F(MemoryOfAShardedOptimizer, ANewRankReceivesItsPartsAndTheOthersNeedOneChu
   auto ranks = StartRanks(3, [&](int rank, LineChannel& parent) {
     at::set_num_threads(1);
     MemoryBudget budget(groups_[static_cast<std::size_t>(rank)]);
-    TrainingState state = NewState(Zero1(8000, 2));
+    const auto owned = NewState(Zero1(8000, 2));
+    TrainingState& state = *owned;
     const bool is_new = rank == 2;
     const std::vector<Range> parts = PartsOf(state, rank, 3, 2);
     if (!is_new) {
@@ -284,7 +290,7 @@ TEST_F(MemoryOfAShardedOptimizer, ANewRankReceivesItsPartsAndTheOthersNeedOneChu
     const auto source = SyncWithin(budget, allowed, **communicator, state, parent);
     REQUIRE(source.ok());
     REQUIRE(*source == (is_new ? StateSource::kPeer : StateSource::kKept));
-    REQUIRE(state.step == 40 && ReplicatedIs(state, 7) && state.sharded->held_bytes() == received);
+    REQUIRE(state.step == 40 && ReplicatedIs(state, 7) && testing::ShardsOf(state).held_bytes() == received);
     return 0;
   });
   for (std::size_t rank = 0; rank < ranks.size(); ++rank)
@@ -301,7 +307,8 @@ class MemoryOfPartsThatChange : public MemoryOfAShardedOptimizer {
     auto ranks = StartRanks(3, [&](int rank, LineChannel& parent) {
       at::set_num_threads(1);
       MemoryBudget budget(groups_[static_cast<std::size_t>(rank)]);
-      TrainingState state = NewState(Zero1(8000, 1));
+      const auto owned = NewState(Zero1(8000, 1));
+      TrainingState& state = *owned;
       const bool is_new = rank == 2;
       const std::vector<Range> before = PartsOf(state, is_new ? 0 : rank, 2, 1);
       if (!is_new) {
@@ -316,7 +323,7 @@ class MemoryOfPartsThatChange : public MemoryOfAShardedOptimizer {
           is_new ? received + OfAReceiver(size) : allowed_for(BytesOfParts(state, before));
       const auto source = SyncWithin(budget, allowed, **communicator, state, parent);
       REQUIRE(source.ok());
-      REQUIRE(state.step == held_steps.back() && state.sharded->held_bytes() == received);
+      REQUIRE(state.step == held_steps.back() && testing::ShardsOf(state).held_bytes() == received);
       return 0;
     });
     for (std::size_t rank = 0; rank < ranks.size(); ++rank)
@@ -341,7 +348,8 @@ TEST_F(MemoryOfAShardedOptimizer, ALaggardReceivesTheParametersInPlace) {
   auto ranks = StartRanks(3, [&](int rank, LineChannel& parent) {
     at::set_num_threads(1);
     MemoryBudget budget(groups_[static_cast<std::size_t>(rank)]);
-    TrainingState state = NewState(Zero1(8000, 2));
+    const auto owned = NewState(Zero1(8000, 2));
+    TrainingState& state = *owned;
     const bool is_behind = rank == 2;
     const std::vector<Range> parts = PartsOf(state, rank, 3, 2);
     FillReplicated(state, is_behind ? 40 : 41, is_behind ? 7 : 8);
@@ -354,7 +362,7 @@ TEST_F(MemoryOfAShardedOptimizer, ALaggardReceivesTheParametersInPlace) {
     const auto source = SyncWithin(budget, allowed, **communicator, state, parent);
     REQUIRE(source.ok());
     REQUIRE(*source == (is_behind ? StateSource::kPeer : StateSource::kKept));
-    REQUIRE(state.step == 41 && ReplicatedIs(state, 8) && state.sharded->held_bytes() == held);
+    REQUIRE(state.step == 41 && ReplicatedIs(state, 8) && testing::ShardsOf(state).held_bytes() == held);
     return 0;
   });
   for (std::size_t rank = 0; rank < ranks.size(); ++rank)
@@ -373,14 +381,15 @@ TEST_F(MemoryTest, RanksRestoreIntoTheirOwnTensors) {
   auto ranks = StartRanks(2, [&](int rank, LineChannel& parent) {
     at::set_num_threads(1);
     MemoryBudget budget(groups_[static_cast<std::size_t>(rank)]);
-    TrainingState state = NewState(Training(width));
+    const auto owned = NewState(Training(width));
+    TrainingState& state = *owned;
     const auto checkpointer = Open(spec);
     auto communicator = connector.Enter(1, rank, 2);
     REQUIRE(communicator.ok());
     const int64_t allowed = OfAReceiver(BytesOf(state.Tensors()));
     REQUIRE(Rehearse(**communicator));
     budget.Allow(allowed);
-    const auto source = SyncState(**communicator, state, [&](TrainingState& restored) {
+    const auto source = state.Sync(**communicator, [&](TrainingState& restored) {
       return RestoreTogether(**communicator, *checkpointer, restored);
     });
     const int64_t peak = budget.TakePeak();
@@ -403,7 +412,8 @@ TEST_F(MemoryOfAShardedOptimizer, RanksKeepThePartsThatTheyReadAndReceiveCopiesO
   auto ranks = StartRanks(2, [&](int rank, LineChannel& parent) {
     at::set_num_threads(1);
     MemoryBudget budget(groups_[static_cast<std::size_t>(rank)]);
-    TrainingState state = NewState(Zero1(width, 2));
+    const auto owned = NewState(Zero1(width, 2));
+    TrainingState& state = *owned;
     const auto checkpointer = Open(spec);
     auto communicator = connector.Enter(1, rank, 2);
     REQUIRE(communicator.ok());
@@ -411,12 +421,12 @@ TEST_F(MemoryOfAShardedOptimizer, RanksKeepThePartsThatTheyReadAndReceiveCopiesO
     const int64_t allowed = parts + OfAReceiver(BytesOf(state.Replicated()) + parts);
     REQUIRE(RehearseParts(**communicator));
     budget.Allow(allowed);
-    const auto source = SyncState(**communicator, state, [&](TrainingState& restored) {
+    const auto source = state.Sync(**communicator, [&](TrainingState& restored) {
       return RestoreTogether(**communicator, *checkpointer, restored);
     });
     const int64_t peak = budget.TakePeak();
     REQUIRE(source.ok() && *source == StateSource::kCheckpoint);
-    REQUIRE(state.step == 120 && ReplicatedIs(state, 3) && state.sharded->held_bytes() == parts);
+    REQUIRE(state.step == 120 && ReplicatedIs(state, 3) && testing::ShardsOf(state).held_bytes() == parts);
     Report(parent, peak, allowed);
     return 0;
   });

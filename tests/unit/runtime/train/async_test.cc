@@ -116,7 +116,7 @@ TEST(Async, GoesBackAtOnceWhereTheRoundEndsInsideAWindow) {
     auto communicator = connector.Enter(1, 0, 1);
     REQUIRE(communicator.ok());
     const std::string before = trainer.StateBytes();
-    const auto strategy = MakeStrategy(spec, *communicator, trainer.state());
+    const auto strategy = MakeStrategy(spec, *communicator, trainer.replicated());
     const Result<void> left = trainer.RunRoundWith(**strategy, **communicator, 4, round_over.get_token());
     REQUIRE(!left.ok() && left.error().code == ErrorCode::kCancelled);
     REQUIRE(trainer.state().step == 0 && trainer.StateBytes() == before);

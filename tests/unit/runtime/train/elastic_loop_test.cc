@@ -10,6 +10,7 @@
 #include "runtime/checkpoint/file_store.h"
 #include "runtime/checkpoint/manifest.h"
 #include "tests/support/forked_ranks.h"
+#include "tests/support/state_of.h"
 
 namespace lockstep::train {
 namespace {
@@ -29,7 +30,7 @@ api::TrainingSpec Training(int64_t steps) {
   return spec;
 }
 
-TrainingState NewState(const api::TrainingSpec& spec) {
+std::unique_ptr<TrainingState> NewState(const api::TrainingSpec& spec) {
   return std::move(MakeTrainingState(spec, {spec.data.synthetic.shape, 3})).value();
 }
 
@@ -132,7 +133,8 @@ class ShortOfMemory final : public checkpoint::ObjectStore {
 TEST_F(ElasticLoopTest, PutsNoStepToMemoryThatIsShortWhileItRestores) {
   ForkedProcess rank([&](LineChannel& supervisor) {
     const api::TrainingSpec spec = Training(4);
-    TrainingState state = NewState(spec);
+    const auto owned = NewState(spec);
+    TrainingState& state = *owned;
     const auto writer = Open(std::move(checkpoint::OpenFileStore(folder_)).value());
     writer->Save({2, 1, 0, 1, state.Tensors()}, nullptr);
     REQUIRE(writer->Wait(kPatience).ok());
@@ -159,14 +161,15 @@ TEST_F(ElasticLoopTest, PutsNoStepToMemoryThatIsShortWhileItRestores) {
 TEST_F(ElasticLoopTest, BeginsWithAStateAsItWasMadeWhereItsOwnIsTorn) {
   ForkedProcess rank([&](LineChannel& supervisor) {
     const api::TrainingSpec spec = Training(0);  // there is nothing to do but to begin
-    TrainingState state = NewState(spec);
+    const auto owned = NewState(spec);
+    TrainingState& state = *owned;
     state.Tear();
     const at::NoGradGuard no_grad;
     state.parameters.back().tensor.fill_(8);
     const LoopOutcome outcome = RunLoop(spec, state, nullptr, supervisor);
     REQUIRE(outcome.code == ExitCode::kCompleted);
     REQUIRE(state.step == 0 && !state.is_torn);
-    REQUIRE(state.Digest() == NewState(spec).Digest());
+    REQUIRE(testing::ReplicatedOf(state).Digest() == testing::ReplicatedOf(*NewState(spec)).Digest());
     return 0;
   });
   const auto ready = Await<protocol::Ready>(rank);
@@ -186,7 +189,8 @@ class DividedStateTest : public ElasticLoopTest, public ::testing::WithParamInte
       spec.strategy = GetParam();
       spec.model.mlp.hidden_sizes = {8, 8, 8};
       spec.optimizer.name = api::OptimizerName::kAdamw;
-      TrainingState state = NewState(spec);
+      const auto owned = NewState(spec);
+      TrainingState& state = *owned;
       const auto checkpointer = Open(std::move(checkpoint::OpenFileStore(folder_)).value());
       return static_cast<int>(RunLoop(spec, state, checkpointer.get(), supervisor).code);
     });

@@ -115,7 +115,8 @@ TEST(Evaluator, DividesTheSamplesBySpeedAndCountsEachOnce) {
       const api::TrainingSpec spec = EvaluatedTraining();
       const data::Datasets datasets = data::OpenDatasets(spec).value();
       const SlowDataset test(*datasets.test, kSamples);
-      TrainingState state = MakeTrainingState(spec, {spec.data.synthetic.shape, 3}).value();
+      const auto owned = MakeTrainingState(spec, {spec.data.synthetic.shape, 3}).value();
+      TrainingState& state = *owned;
       Evaluator evaluator(spec, state, test);
       auto communicator = connector.Enter(1, rank, 2);
       REQUIRE(communicator.ok());
@@ -142,7 +143,8 @@ TEST(Evaluator, ReadsAheadOnThreadsOfItsOwn) {
     const api::TrainingSpec spec = EvaluatedTraining();
     const data::Datasets datasets = data::OpenDatasets(spec).value();
     const SlowDataset test(*datasets.test, kSamples);
-    TrainingState state = MakeTrainingState(spec, {spec.data.synthetic.shape, 3}).value();
+    const auto owned = MakeTrainingState(spec, {spec.data.synthetic.shape, 3}).value();
+    TrainingState& state = *owned;
     Evaluator evaluator(spec, state, test);
     auto communicator = connector.Enter(1, rank, 1);
     REQUIRE(communicator.ok());
@@ -167,7 +169,8 @@ TEST(Evaluator, DoesNotWaitForDataOnceTheRoundIsOver) {
     const api::TrainingSpec spec = EvaluatedTraining();
     const data::Datasets datasets = data::OpenDatasets(spec).value();
     SlowDataset test(*datasets.test, /*held=*/2 * kBatch);
-    TrainingState state = MakeTrainingState(spec, {spec.data.synthetic.shape, 3}).value();
+    const auto owned = MakeTrainingState(spec, {spec.data.synthetic.shape, 3}).value();
+    TrainingState& state = *owned;
     Evaluator evaluator(spec, state, test);
     auto communicator = connector.Enter(1, rank, 1);
     REQUIRE(communicator.ok());

@@ -87,14 +87,14 @@ class Reference {
   }
 
   void Window(int64_t begin, int64_t end) {
-    const std::vector<at::Tensor> before = Copies(states_[0]);
+    const std::vector<at::Tensor> before = Copies(*states_[0]);
     std::vector<double> samples(states_.size(), 0);
     double loss_sum = 0;
     for (int64_t step = begin; step < end; ++step) {
       for (std::size_t rank = 0; rank < states_.size(); ++rank) {
         const RankShare share =
             ShareOf(PlanOf(spec_).CountOf(step), static_cast<int>(rank), speeds_, MicroBatchPolicyOf(spec_));
-        loss_sum += Step(states_[rank], step, share.positions);
+        loss_sum += Step(*states_[rank], step, share.positions);
         samples[rank] += static_cast<double>(share.positions.size());
       }
     }
@@ -104,12 +104,12 @@ class Reference {
     for (std::size_t i = 0; i < before.size(); ++i) {
       at::Tensor mean = at::zeros_like(before[i]);
       for (std::size_t rank = 0; rank < states_.size(); ++rank)
-        mean += states_[rank].Tensors()[i].tensor * (samples[rank] / all);
-      for (TrainingState& state : states_) state.Tensors()[i].tensor.copy_(mean);
+        mean += states_[rank]->Tensors()[i].tensor * (samples[rank] / all);
+      for (const auto& state : states_) state->Tensors()[i].tensor.copy_(mean);
     }
   }
 
-  [[nodiscard]] const TrainingState& state() const { return states_[0]; }
+  [[nodiscard]] const TrainingState& state() const { return *states_[0]; }
   [[nodiscard]] double loss() const { return loss_; }
 
  private:
@@ -129,9 +129,10 @@ class Reference {
       loss.backward();
     }
     const at::NoGradGuard no_grad;
-    for (std::size_t i = 0; i < state.trained.size(); ++i) {
-      at::Tensor& parameter = state.trained[i];
-      const at::Tensor& momentum = state.optimizer->state()[i].tensor;
+    const std::vector<at::Tensor>& trained = testing::ReplicatedOf(state).trained();
+    for (std::size_t i = 0; i < trained.size(); ++i) {
+      const at::Tensor& parameter = trained[i];
+      const at::Tensor& momentum = testing::OptimizerOf(state).state()[i].tensor;
       const at::Tensor gradient = parameter.grad() / static_cast<double>(positions.size());
       momentum.mul_(0.9).add_(gradient).add_(parameter, 0.01);
       parameter.add_(momentum, -0.05);
@@ -143,7 +144,7 @@ class Reference {
   const api::TrainingSpec spec_;
   const std::vector<double> speeds_;
   const data::Datasets data_;
-  std::vector<TrainingState> states_;
+  std::vector<std::unique_ptr<TrainingState>> states_;
   double loss_ = 0;
 };
 
@@ -179,7 +180,7 @@ TEST(LocalSgd, TakesAnOuterStepWhereAsked) {
     Trainer outer(diloco);
     const std::vector<at::Tensor> before = [&] {
       std::vector<at::Tensor> copies;
-      for (const at::Tensor& tensor : plain.state().trained) copies.push_back(tensor.detach().clone());
+      for (const at::Tensor& tensor : plain.replicated().trained()) copies.push_back(tensor.detach().clone());
       return copies;
     }();
     auto of_plain = first.Enter(1, rank, 2);
@@ -187,10 +188,11 @@ TEST(LocalSgd, TakesAnOuterStepWhereAsked) {
     auto of_outer = second.Enter(2, rank, 2);
     REQUIRE(of_outer.ok() && outer.RunRound(*of_outer, 4).ok());
     for (std::size_t i = 0; i < before.size(); ++i) {
-      const at::Tensor change = before[i] - plain.state().trained[i].detach();
+      const at::Tensor change = before[i] - plain.replicated().trained()[i].detach();
       // From a momentum of zero: rate (1 + momentum) of the change.
-      REQUIRE(at::allclose(outer.state().trained[i], before[i] - 0.6 * 1.5 * change, 1e-5, 1e-6));
-      REQUIRE(at::allclose(outer.state().outer_momentum[i].tensor, change, 1e-4, 1e-6));
+      REQUIRE(at::allclose(outer.replicated().trained()[i], before[i] - 0.6 * 1.5 * change, 1e-5, 1e-6));
+      REQUIRE(at::allclose(dynamic_cast<LocalSgdState&>(outer.state()).outer_momentum()[i].tensor, change,
+                           1e-4, 1e-6));
     }
     return 0;
   });
@@ -315,7 +317,7 @@ TEST(LocalSgd, GoesBackAtOnceWhereTheRoundEndsInsideAWindow) {
     auto communicator = connector.Enter(1, 0, 1);
     REQUIRE(communicator.ok());
     const std::string before = trainer.StateBytes();
-    const auto strategy = MakeStrategy(spec, *communicator, trainer.state());
+    const auto strategy = MakeStrategy(spec, *communicator, trainer.replicated());
     const Result<void> left = trainer.RunRoundWith(**strategy, **communicator, 4, round_over.get_token());
     REQUIRE(!left.ok() && left.error().code == ErrorCode::kCancelled);
     REQUIRE(newest == 2);

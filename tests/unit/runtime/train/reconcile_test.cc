@@ -120,7 +120,7 @@ TEST(Reconciliation, CountsAStepOnceThatOnlyOneSurvivorCommitted) {
     auto communicator = first.Enter(1, rank, 3);
     REQUIRE(communicator.ok());
     {
-      auto strategy = MakeStrategy(spec, *communicator, trainer.state());
+      auto strategy = MakeStrategy(spec, *communicator, trainer.replicated());
       REQUIRE(strategy.ok());
       REQUIRE(trainer.RunRoundWith(**strategy, **communicator, kBroken).ok());
       const std::string before = trainer.StateBytes();

@@ -29,9 +29,9 @@ std::vector<at::Device> Cpus(int count) {
   return std::vector<at::Device>(static_cast<std::size_t>(count), at::kCPU);
 }
 
-std::vector<at::Tensor> GradientsOf(const TrainingState& state) {
+std::vector<at::Tensor> GradientsOf(const ReplicatedModel& state) {
   std::vector<at::Tensor> gradients;
-  for (const at::Tensor& parameter : state.trained) gradients.push_back(parameter.grad().clone());
+  for (const at::Tensor& parameter : state.trained()) gradients.push_back(parameter.grad().clone());
   return gradients;
 }
 
@@ -51,9 +51,9 @@ double WorstError(Trainer& first, Trainer& second, comm::Communicator& communica
   for (int64_t step = 1; step <= steps; ++step) {
     LOCKSTEP_CHECK(first.RunRoundWith(of_first, communicator, step).ok());
     LOCKSTEP_CHECK(second.RunRoundWith(of_second, communicator, step).ok());
-    worst = std::max(worst, WorstError(GradientsOf(first.state()), GradientsOf(second.state())));
+    worst = std::max(worst, WorstError(GradientsOf(first.replicated()), GradientsOf(second.replicated())));
   }
-  return std::max(worst, WorstError(first.state().trained, second.state().trained));
+  return std::max(worst, WorstError(first.replicated().trained(), second.replicated().trained()));
 }
 
 // Runs in a separate process with one thread per operation, as the ranks of other tests do.
@@ -74,13 +74,13 @@ void ExpectWhatOneDeviceDoes(const api::TrainingSpec& spec, int devices, const a
   Alone([&](const std::shared_ptr<comm::Communicator>& communicator) {
     Trainer several(spec, {.devices = Cpus(devices)});
     Trainer one(of_one);
-    auto of_several = MakeStrategy(spec, communicator, several.state());
-    auto strategy_of_one = MakeStrategy(of_one, communicator, one.state());
+    auto of_several = MakeStrategy(spec, communicator, several.replicated());
+    auto strategy_of_one = MakeStrategy(of_one, communicator, one.replicated());
     REQUIRE(of_several.ok() && strategy_of_one.ok());
     const double worst = WorstError(several, one, *communicator, **of_several, **strategy_of_one, steps);
     std::printf("%d devices: relative error %.2g\n", devices, worst);
     REQUIRE(worst <= kRounding);
-    REQUIRE(several.state().replicas.back().trained.front().grad().defined() == false);
+    REQUIRE(several.replicated().replicas().back().trained.front().grad().defined() == false);
     return 0;
   });
 }
@@ -154,8 +154,8 @@ TEST(MakeStrategy, RefusesSeveralRanksOfOneProcess) {
     auto communicator = connector.Enter(1, rank, 2);
     REQUIRE(communicator.ok());
     const api::TrainingSpec spec = Training(/*dropout=*/0);
-    const TrainingState state = std::move(MakeTrainingState(spec, {{1, 8, 8}, 3})).value();
-    const auto strategy = MakeStrategy(spec, *communicator, state);
+    const auto state = std::move(MakeTrainingState(spec, {{1, 8, 8}, 3})).value();
+    const auto strategy = MakeStrategy(spec, *communicator, testing::ReplicatedOf(*state));
     REQUIRE(strategy.error().code == ErrorCode::kInvalidArgument);
     REQUIRE(strategy.error().message.find("spec.training.strategy: dataparallel is one process") == 0);
     return 0;

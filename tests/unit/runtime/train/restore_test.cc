@@ -9,8 +9,8 @@
 #include <memory>
 
 #include "runtime/checkpoint/file_store.h"
-#include "runtime/train/sync.h"
 #include "tests/support/forked_ranks.h"
+#include "tests/support/state_of.h"
 #include "tests/unit/runtime/checkpoint/memory_exchange.h"
 
 namespace lockstep::train {
@@ -37,11 +37,11 @@ api::TrainingSpec Training(api::Strategy strategy, int64_t hidden = 900) {
 }
 
 // Different numbers in every element of every tensor.
-TrainingState Marked(double step) {
-  TrainingState state = std::move(MakeTrainingState(Training(api::Strategy::kDdp), kInput)).value();
+std::unique_ptr<TrainingState> Marked(double step) {
+  auto state = std::move(MakeTrainingState(Training(api::Strategy::kDdp), kInput)).value();
   const at::NoGradGuard no_grad;
   double first = step;
-  for (const NamedTensor& named : state.Tensors()) {
+  for (const NamedTensor& named : state->Tensors()) {
     named.tensor.copy_(at::arange(named.tensor.numel()).view(named.tensor.sizes()) + first);
     first += 0.5;
   }
@@ -93,12 +93,12 @@ class RestoreTest : public ::testing::Test {
   }
   // Saves as three ranks do.
   void Save(int64_t step) {
-    const TrainingState state = Marked(static_cast<double>(step));
+    const auto state = Marked(static_cast<double>(step));
     const auto exchange = std::make_shared<checkpoint::MemoryExchange>();
     std::vector<Place> writers;
     for (int rank = 0; rank < 3; ++rank) {
       writers.push_back(Open());
-      writers.back().checkpointer->Save({step, 1, rank, 3, state.Tensors()}, exchange);
+      writers.back().checkpointer->Save({step, 1, rank, 3, state->Tensors()}, exchange);
     }
     for (const Place& writer : writers) LOCKSTEP_CHECK(writer.checkpointer->Wait(kLong).ok());
   }
@@ -114,27 +114,36 @@ class RestoreTest : public ::testing::Test {
   api::CheckpointSpec spec_;
 };
 
-// Whether the state of this rank after SyncState is the stored one; on all ranks of the round.
-bool HoldsWhatWasStored(comm::Communicator& communicator, const TrainingState& state, double step) {
+// For pipeline and hybrid.
+std::vector<NamedTensor> HeldLayers(const comm::Communicator& communicator, TrainingState& state) {
+  const StagedState& stages = testing::StagesOf(state);
+  const std::vector<at::Tensor> held = stages.TensorsOf(communicator.rank());
+  std::vector<NamedTensor> mine;
+  for (std::size_t i = 0; i < held.size(); ++i) {
+    if (held[i].defined()) mine.push_back({stages.tensors()[i].name, held[i]});
+  }
+  return mine;
+}
+
+// For zero1.
+Result<std::vector<NamedTensor>> MomentsOnRank0(comm::Communicator& communicator, TrainingState& state) {
+  const ShardedOptimizer& shards = testing::ShardsOf(state);
+  return shards.Collect(communicator, std::vector<int>(shards.described().size(), 0));
+}
+
+// Whether the state of this rank after Sync is the stored one; on all ranks of the round.
+bool HoldsWhatWasStored(comm::Communicator& communicator, TrainingState& state, double step) {
   std::map<std::string, at::Tensor> stored;
-  const TrainingState marked = Marked(step);
-  for (const NamedTensor& named : marked.Tensors()) stored[named.name] = named.tensor;
+  const auto marked = Marked(step);
+  for (const NamedTensor& named : marked->Tensors()) stored[named.name] = named.tensor;
   const auto are_stored = [&](const std::vector<NamedTensor>& tensors) {
     return std::all_of(tensors.begin(), tensors.end(),
                        [&](const NamedTensor& named) { return named.tensor.equal(stored.at(named.name)); });
   };
-  if (state.staged != nullptr) {
-    const std::vector<at::Tensor> held = state.staged->TensorsOf(communicator.rank());
-    std::vector<NamedTensor> mine;
-    for (std::size_t i = 0; i < held.size(); ++i) {
-      if (held[i].defined()) mine.push_back({state.staged->tensors()[i].name, held[i]});
-    }
-    return are_stored(mine);
-  }
+  if (!state.has_whole_model()) return are_stored(HeldLayers(communicator, state));
   if (!are_stored(state.Replicated())) return false;
-  if (state.sharded == nullptr) return true;
-  const std::vector<int> to_the_first(state.sharded->described().size(), 0);
-  const auto moments = state.sharded->Collect(communicator, to_the_first);
+  if (!state.is_divided()) return true;
+  const auto moments = MomentsOnRank0(communicator, state);
   return moments.ok() && (communicator.rank() != 0 || are_stored(*moments));
 }
 
@@ -155,8 +164,9 @@ TEST_P(Restored, ByRanksOfWhichEachReadsItsPart) {
     auto communicator = connector.Enter(1, rank, world);
     REQUIRE(communicator.ok());
     Place place = Open();
-    TrainingState state = std::move(MakeTrainingState(Training(strategy), kInput)).value();
-    const auto source = SyncState(**communicator, state, [&](TrainingState& restored) {
+    const auto owned = std::move(MakeTrainingState(Training(strategy), kInput)).value();
+    TrainingState& state = *owned;
+    const auto source = state.Sync(**communicator, [&](TrainingState& restored) {
       return RestoreTogether(**communicator, *place.checkpointer, restored);
     });
     REQUIRE(source.ok() && *source == StateSource::kCheckpoint);
@@ -202,8 +212,9 @@ TEST_F(RestoreTest, PassesOverWhatOneRankFindsDamaged) {
     auto communicator = connector.Enter(1, rank, 3);
     REQUIRE(communicator.ok());
     Place place = Open();
-    TrainingState state = std::move(MakeTrainingState(Training(api::Strategy::kZero1), kInput)).value();
-    const auto source = SyncState(**communicator, state, [&](TrainingState& restored) {
+    const auto owned = std::move(MakeTrainingState(Training(api::Strategy::kZero1), kInput)).value();
+    TrainingState& state = *owned;
+    const auto source = state.Sync(**communicator, [&](TrainingState& restored) {
       return RestoreTogether(**communicator, *place.checkpointer, restored);
     });
     REQUIRE(source.ok() && state.step == 110);
@@ -224,7 +235,8 @@ TEST_F(RestoreTest, HoldsNoStepWhereARankDoesNotReachTheStoreAndSucceedsInTheSam
     auto communicator = connector.Enter(1, rank, 2);
     REQUIRE(communicator.ok());
     Place place = Open();
-    TrainingState state = std::move(MakeTrainingState(Training(api::Strategy::kDdp), kInput)).value();
+    const auto owned = std::move(MakeTrainingState(Training(api::Strategy::kDdp), kInput)).value();
+    TrainingState& state = *owned;
     for (const int without_store : {1, 0}) {
       place.store->is_away = rank == without_store;
       const auto restored = RestoreTogether(**communicator, *place.checkpointer, state);
@@ -249,12 +261,13 @@ TEST_F(RestoreTest, LeavesWhatARankHoldsAloneUntilAllHaveReadTheirPart) {
     auto communicator = connector.Enter(1, rank, 2);
     REQUIRE(communicator.ok());
     Place place = Open();
-    TrainingState state = std::move(MakeTrainingState(Training(api::Strategy::kZero1), kInput)).value();
+    const auto owned = std::move(MakeTrainingState(Training(api::Strategy::kZero1), kInput)).value();
+    TrainingState& state = *owned;
     state.step = 130;  // of which moments were lost
-    const int64_t before = state.Digest();
+    const int64_t before = testing::ReplicatedOf(state).Digest();
     place.store->is_away = rank == 1;
     REQUIRE(!RestoreTogether(**communicator, *place.checkpointer, state).ok());
-    REQUIRE(state.step == 130 && !state.is_torn && state.Digest() == before);
+    REQUIRE(state.step == 130 && !state.is_torn && testing::ReplicatedOf(state).Digest() == before);
     return 0;
   });
   ExpectAllSucceed(ranks);
@@ -268,7 +281,8 @@ TEST_F(RestoreTest, NamesWhatDoesNotFitOnEveryRank) {
     auto communicator = connector.Enter(1, rank, 2);
     REQUIRE(communicator.ok());
     Place place = Open();
-    TrainingState state = std::move(MakeTrainingState(Training(api::Strategy::kDdp, 1600), kInput)).value();
+    const auto owned = std::move(MakeTrainingState(Training(api::Strategy::kDdp, 1600), kInput)).value();
+    TrainingState& state = *owned;
     const auto restored = RestoreTogether(**communicator, *place.checkpointer, state);
     REQUIRE(!restored.ok() && restored.error().code == ErrorCode::kInvalidArgument);
     REQUIRE(restored.error().message.find("spec.checkpoint.resume: file://" + folder_) != std::string::npos);
@@ -285,7 +299,8 @@ TEST_F(RestoreTest, IsFalseOnEveryRankWhereNothingIsStored) {
     auto communicator = connector.Enter(1, rank, 2);
     REQUIRE(communicator.ok());
     Place place = Open();
-    TrainingState state = std::move(MakeTrainingState(Training(api::Strategy::kDdp, 8), kInput)).value();
+    const auto owned = std::move(MakeTrainingState(Training(api::Strategy::kDdp, 8), kInput)).value();
+    TrainingState& state = *owned;
     const auto restored = RestoreTogether(**communicator, *place.checkpointer, state);
     REQUIRE(restored.ok() && !*restored);
     return 0;
@@ -315,20 +330,16 @@ bool IsOfTheOptimizer(const std::string& name) {
 }
 
 // Whether the rank holds the stored weights, and zeros for the optimizer.
-bool HoldsTheWeightsAlone(comm::Communicator& communicator, const TrainingState& state, double step) {
+bool HoldsTheWeightsAlone(comm::Communicator& communicator, TrainingState& state, double step) {
   std::map<std::string, at::Tensor> stored;
-  const TrainingState marked = Marked(step);
-  for (const NamedTensor& named : marked.Tensors()) stored[named.name] = named.tensor;
+  const auto marked = Marked(step);
+  for (const NamedTensor& named : marked->Tensors()) stored[named.name] = named.tensor;
   std::vector<NamedTensor> held = state.Replicated();
-  if (state.staged != nullptr) {
-    const std::vector<at::Tensor> mine = state.staged->TensorsOf(communicator.rank());
-    for (std::size_t i = 0; i < mine.size(); ++i) {
-      if (mine[i].defined()) held.push_back({state.staged->tensors()[i].name, mine[i]});
-    }
-  }
-  if (state.sharded != nullptr) {
-    const auto moments =
-        state.sharded->Collect(communicator, std::vector<int>(state.sharded->described().size(), 0));
+  if (!state.has_whole_model()) {
+    const std::vector<NamedTensor> layers = HeldLayers(communicator, state);
+    held.insert(held.end(), layers.begin(), layers.end());
+  } else if (state.is_divided()) {
+    const auto moments = MomentsOnRank0(communicator, state);
     if (!moments.ok()) return false;
     if (communicator.rank() == 0) held.insert(held.end(), moments->begin(), moments->end());
   }
@@ -347,14 +358,15 @@ TEST_F(RestoreTest, TakesTheWeightsAloneOfAnotherJobsCheckpointWhereTheSpecSaysS
       if (rank == 0 && !std::filesystem::exists(folder_ + "/" + checkpoint::FolderOfStep(120))) Save(120);
       auto communicator = connector.Enter(1, rank, 2);
       REQUIRE(communicator.ok());
-      TrainingState state = std::move(MakeTrainingState(other.spec, kInput)).value();
+      const auto owned = std::move(MakeTrainingState(other.spec, kInput)).value();
+      TrainingState& state = *owned;
       Place place = Open("uid-2");
       const auto refused = RestoreTogether(**communicator, *place.checkpointer, state);
       REQUIRE(!refused.ok() && refused.error().code == ErrorCode::kInvalidArgument);
       REQUIRE(refused.error().message.find(other.missing) != std::string::npos);
       REQUIRE(refused.error().message.find("set spec.checkpoint.restore: Weights") != std::string::npos);
 
-      if (rank == 0 && state.staged == nullptr) {  // a source of its state died half-way
+      if (rank == 0 && state.has_whole_model()) {  // a source of its state died half-way
         const at::NoGradGuard no_grad;
         for (const NamedTensor& named : state.Replicated()) named.tensor.fill_(7);
         state.Tear();
@@ -362,7 +374,7 @@ TEST_F(RestoreTest, TakesTheWeightsAloneOfAnotherJobsCheckpointWhereTheSpecSaysS
       spec_.restore = api::RestoredPart::kWeights;
       place = Open("uid-2");
       ::testing::internal::CaptureStderr();
-      const auto source = SyncState(**communicator, state, [&](TrainingState& restored) {
+      const auto source = state.Sync(**communicator, [&](TrainingState& restored) {
         return RestoreTogether(**communicator, *place.checkpointer, restored);
       });
       const std::string log = ::testing::internal::GetCapturedStderr();
@@ -389,7 +401,8 @@ TEST_F(RestoreTest, TakesAllOfAnOwnCheckpoint) {
     REQUIRE(communicator.ok());
     spec_.restore = api::RestoredPart::kWeights;
     Place place = Open();
-    TrainingState state = std::move(MakeTrainingState(Training(api::Strategy::kDdp), kInput)).value();
+    const auto owned = std::move(MakeTrainingState(Training(api::Strategy::kDdp), kInput)).value();
+    TrainingState& state = *owned;
     const auto restored = RestoreTogether(**communicator, *place.checkpointer, state);
     REQUIRE(restored.ok() && *restored && state.step == 120);
     REQUIRE(HoldsWhatWasStored(**communicator, state, 120));
@@ -408,7 +421,8 @@ TEST_F(RestoreTest, RefusesTheWeightsOfAnotherModel) {
     REQUIRE(communicator.ok());
     spec_.restore = api::RestoredPart::kWeights;
     Place place = Open("uid-2");
-    TrainingState state = std::move(MakeTrainingState(Training(api::Strategy::kDdp, 1600), kInput)).value();
+    const auto owned = std::move(MakeTrainingState(Training(api::Strategy::kDdp, 1600), kInput)).value();
+    TrainingState& state = *owned;
     const auto restored = RestoreTogether(**communicator, *place.checkpointer, state);
     REQUIRE(!restored.ok() && restored.error().code == ErrorCode::kInvalidArgument);
     REQUIRE(restored.error().message.find("has another shape or type; use Never") != std::string::npos);

@@ -13,6 +13,7 @@
 #include "tests/support/fake_clock.h"
 #include "tests/support/forked_ranks.h"
 #include "tests/support/limited_memory.h"
+#include "tests/support/state_of.h"
 
 namespace lockstep::train {
 namespace {
@@ -83,7 +84,7 @@ class SlowStore final : public checkpoint::ObjectStore {
 struct Saver {
   explicit Saver(const std::string& folder, bool is_slow = false,
                  const api::TrainingSpec& training = Training())
-      : state(std::move(MakeTrainingState(training, {{1, 8, 8}, 10})).value()) {
+      : owned(std::move(MakeTrainingState(training, {{1, 8, 8}, 10})).value()), state(*owned) {
     spec.uri = "file://" + folder;
     spec.interval_seconds = 60;
     std::unique_ptr<checkpoint::ObjectStore> store;
@@ -124,7 +125,8 @@ struct Saver {
   StorePatience patience{
       {Seconds(60), clock, [](const protocol::StoreUnavailable&) {}, [](Milliseconds) { return true; }}};
   std::vector<protocol::HistoryRecord> history;
-  TrainingState state;
+  const std::unique_ptr<TrainingState> owned;
+  TrainingState& state;
   std::unique_ptr<checkpoint::Checkpointer> checkpointer;
   std::unique_ptr<Saves> saves;
 };
@@ -212,10 +214,10 @@ TEST_F(SavesTest, SavesNoPartOfAStateAloneAndNeverWill) {
   api::TrainingSpec training = Training();
   training.strategy = api::Strategy::kZero1;
   Saver divided(folder_, /*is_slow=*/false, training);
-  divided.state.sharded->Load(5, {0, 100}, {at::zeros({100}), at::zeros({100})});
+  testing::ShardsOf(divided.state).Load(5, {0, 100}, {at::zeros({100}), at::zeros({100})});
   training.strategy = api::Strategy::kPipeline;
   Saver staged(folder_, /*is_slow=*/false, training);
-  staged.state.staged->Forget();
+  testing::StagesOf(staged.state).Forget();
   for (Saver* saver : {&divided, &staged}) {
     const auto saved = saver->saves->SaveAlone(saver->state, {}, kLong);
     ASSERT_FALSE(saved.ok());

@@ -44,10 +44,10 @@ std::string WeightsAfter(const api::TrainingSpec& spec, const std::vector<Member
       REQUIRE(trainer.Sync(**communicator).ok());
       REQUIRE(trainer.RunRound(*communicator, rounds[i].until_step).ok());
       const bool some_leave = i + 1 < rounds.size() && rounds[i + 1].world < rounds[i].world;
-      if (!some_leave || trainer.state().sharded == nullptr) continue;
+      if (!some_leave || !trainer.state().is_divided()) continue;
       std::vector<bool> stays(static_cast<std::size_t>(rounds[i].world), false);
       std::fill_n(stays.begin(), rounds[i + 1].world, true);
-      REQUIRE(trainer.state().sharded->HandOver(**communicator, stays).ok());
+      REQUIRE(trainer.state().HandOver(**communicator, stays).ok());
     }
     parent.Send(std::to_string(std::hash<std::string>{}(trainer.WeightBytes())));
     return 0;
@@ -121,9 +121,9 @@ TEST(ShardedOptimizer, LosesNothingWhereRanksLeaveAndJoin) {
 
 TEST(ShardedOptimizer, KeepsOnEachRankItsPartAlone) {
   const api::TrainingSpec spec = SmallTraining(api::Determinism::kNone);
-  const TrainingState replicated = std::move(MakeTrainingState(spec, {spec.data.synthetic.shape, 3})).value();
+  const auto replicated = std::move(MakeTrainingState(spec, {spec.data.synthetic.shape, 3})).value();
   int64_t whole = 0;
-  for (const NamedTensor& moment : replicated.optimizer->state())
+  for (const NamedTensor& moment : testing::OptimizerOf(*replicated).state())
     whole += static_cast<int64_t>(moment.tensor.nbytes());
   for (const int copies : {1, 2}) {
     for (const int world : {2, 3, 4}) {
@@ -135,8 +135,7 @@ TEST(ShardedOptimizer, KeepsOnEachRankItsPartAlone) {
         Trainer trainer(Sharded(spec, copies));
         REQUIRE(trainer.Sync(**communicator).ok());
         REQUIRE(trainer.RunRound(*communicator, 3).ok());
-        REQUIRE(trainer.state().optimizer == nullptr);
-        parent.Send(std::to_string(trainer.state().sharded->held_bytes()));
+        parent.Send(std::to_string(testing::ShardsOf(trainer.state()).held_bytes()));
         return 0;
       });
       int64_t sum = 0;
@@ -174,7 +173,7 @@ class RankOptimizer {
     replicated_->Step(step, 0.1);
     return {};
   }
-  // As SyncState does, with the parameters of a rank that has them.
+  // As TrainingState::Sync does, with the parameters of a rank that has them.
   Result<Version> Sync(comm::Communicator& communicator, int source) {
     LOCKSTEP_TRY(const auto whole, sharded_->Agree(communicator));
     for (NamedTensor& parameter : parameters_)
@@ -350,7 +349,7 @@ TEST(ShardedOptimizer, GoesOnFromACopyOrBackToTheCheckpointWhereARankDies) {
       REQUIRE(communicator.ok());
       const auto source = trainer.Sync(**communicator, [&](TrainingState& state) -> Result<bool> {
         if (!loss.is_stored) {
-          LOCKSTEP_TRY(StartAfresh(spec, state));
+          LOCKSTEP_TRY(state.StartAfresh());
           return false;
         }
         Trainer stored(plain);  // as a rank alone would have stored it
@@ -359,8 +358,8 @@ TEST(ShardedOptimizer, GoesOnFromACopyOrBackToTheCheckpointWhereARankDies) {
         LOCKSTEP_TRY(stored.RunRound(of_one, 1));
         const at::NoGradGuard no_grad;
         const auto from = stored.state().Tensors();
-        const Range part = state.sharded->PartOf(rank, 2);
-        const std::vector<NamedTensor> moments = stored.state().optimizer->state();
+        const Range part = testing::ShardsOf(state).PartOf(rank, 2);
+        const std::vector<NamedTensor> moments = testing::OptimizerOf(stored.state()).state();
         std::vector<at::Tensor> kinds;
         for (auto kind = moments.begin(); kind != moments.end(); kind += std::ssize(state.parameters)) {
           std::vector<at::Tensor> flat;
@@ -370,7 +369,7 @@ TEST(ShardedOptimizer, GoesOnFromACopyOrBackToTheCheckpointWhereARankDies) {
         }
         for (std::size_t i = 0; i < state.parameters.size(); ++i)
           state.parameters[i].tensor.copy_(from[i].tensor);
-        state.sharded->Load(1, part, std::move(kinds));
+        testing::ShardsOf(state).Load(1, part, std::move(kinds));
         state.step = 1;
         return true;
       });

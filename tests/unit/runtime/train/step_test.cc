@@ -181,11 +181,11 @@ TEST(StepRunner, TakesTheMeanOverTheSamplesThatAreNotCorrupt) {
     at::set_num_threads(1);
     const Trainer reference(spec, {.corrupt = corrupt});
     const data::Batch good = reference.samples().Get({0, 0, 22});
-    const TrainingState& before = reference.state();
+    const ReplicatedModel& before = reference.replicated();
     const at::Tensor loss = before.model->LossSum(before.model->Forward(good.inputs), good.targets) / 14;
     loss.backward();
     double squares = 0;
-    for (const at::Tensor& parameter : before.trained)
+    for (const at::Tensor& parameter : before.trained())
       squares += parameter.grad().square().sum().item<double>();
     Trainer trainer(spec, {.corrupt = corrupt});
     auto communicator = connector.Enter(1, rank, 3);
@@ -294,9 +294,9 @@ TEST(StepRunner, GivesBackWhatTheDataSetThrewAndLeavesTheStateAlone) {
 
 TEST(MakeStrategy, RefusesRunningStatisticsInTheSameBits) {
   const api::TrainingSpec spec = SmallTraining(api::Determinism::kWorld);
-  TrainingState state = std::move(MakeTrainingState(spec, {{1, 8, 8}, 3})).value();
-  state.buffers.push_back({"norm1.running_mean", at::zeros({4})});
-  const auto strategy = MakeStrategy(spec, nullptr, state);
+  const auto state = std::move(MakeTrainingState(spec, {{1, 8, 8}, 3})).value();
+  state->buffers.push_back({"norm1.running_mean", at::zeros({4})});
+  const auto strategy = MakeStrategy(spec, nullptr, testing::ReplicatedOf(*state));
   ASSERT_FALSE(strategy.ok());
   EXPECT_EQ(strategy.error().code, ErrorCode::kInvalidArgument);
   EXPECT_NE(strategy.error().message.find("spec.training.determinism"), std::string::npos);

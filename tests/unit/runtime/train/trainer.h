@@ -10,12 +10,11 @@
 #include <vector>
 
 #include "runtime/train/local_sgd.h"
-#include "runtime/train/pipeline_step.h"
-#include "runtime/train/stage_sync.h"
+#include "runtime/train/pipeline_stepper.h"
 #include "runtime/train/step.h"
 #include "runtime/train/strategy_choice.h"
-#include "runtime/train/sync.h"
 #include "runtime/train/windows.h"
+#include "tests/support/state_of.h"
 
 namespace lockstep::train {
 
@@ -105,67 +104,70 @@ class Trainer {
         waits_(std::move(options.waits)),
         total_steps_(options.total_steps),
         phases_(clock_),
-        runner_({spec_, samples_, total_steps_, state_, ledger_, phases_, options.device}),
-        local_sgd_({spec_, samples_, total_steps_, state_, ledger_, phases_}, runner_),
-        pipeline_({spec_, samples_, total_steps_, state_, ledger_, phases_}) {
-    if (state_.staged == nullptr) state_.step = 0;
-    if (options.loss_scale > 0) state_.loss_scale.state().front().tensor[0] = options.loss_scale;
-    if (options.good_steps > 0) state_.loss_scale.state().front().tensor[1] = options.good_steps;
+        context_{spec_, samples_, total_steps_, ledger_, phases_, options.device} {
+    if (api::DividesLayers(spec_.strategy)) {
+      pipeline_ = state_->MakeStepper(context_);
+    } else {
+      runner_ = std::make_unique<StepRunner>(context_, testing::ReplicatedOf(*state_));
+      state_->step = 0;
+    }
+    if (TakesWindows(spec_))
+      local_sgd_ = std::make_unique<LocalSgd>(context_, dynamic_cast<LocalSgdState&>(*state_), *runner_);
+    if (options.loss_scale > 0) state_->loss_scale.state().front().tensor[0] = options.loss_scale;
+    if (options.good_steps > 0) state_->loss_scale.state().front().tensor[1] = options.good_steps;
   }
 
   Result<StateSource> Sync(
       comm::Communicator& communicator,
       const Restore& restore = [](TrainingState&) { return Result<bool>(false); }) {
-    return SyncState(communicator, state_, restore);
+    return state_->Sync(communicator, restore);
   }
   Result<void> RunRound(std::shared_ptr<comm::Communicator> communicator, int64_t until_step) {
-    if (state_.staged != nullptr) return RunPipeline(*communicator, until_step);
-    LOCKSTEP_TRY(const auto strategy, MakeStrategy(spec_, communicator, state_));
+    if (pipeline_ != nullptr) return RunPipeline(std::move(communicator), until_step);
+    LOCKSTEP_TRY(const auto strategy, MakeStrategy(spec_, communicator, replicated()));
     return RunRoundWith(*strategy, *communicator, until_step);
   }
   // Must be called before its communicator is closed if there are graphs.
-  void LeaveRound() { runner_.LeaveRound(); }
+  void LeaveRound() { runner_->LeaveRound(); }
   Result<void> RunRoundWith(parallel::Strategy& strategy, comm::Communicator& communicator,
                             int64_t until_step, const std::stop_token& stop = {}) {
     ledger_.EnterRound(communicator.place().round, communicator.rank());
     std::vector<double> speeds = speeds_;
     speeds.resize(static_cast<std::size_t>(communicator.world()), 1);
-    if (std::exchange(round_, communicator.place().round) != communicator.place().round)
-      local_sgd_.EnterRound(communicator);
+    const bool is_new = std::exchange(round_, communicator.place().round) != communicator.place().round;
+    if (is_new && local_sgd_ != nullptr) local_sgd_->EnterRound(communicator);
     if (spec_.strategy != api::Strategy::kAsync)
-      runner_.SetShares(communicator.rank(), std::move(speeds), total_steps_);
+      runner_->SetShares(communicator.rank(), std::move(speeds), total_steps_);
     const Windows windows(spec_, {}, samples_.plan().steps_per_epoch(), until_step);
-    while (state_.step < until_step) {
-      const int64_t end = windows.EndAfter(state_.step);
-      const WindowCalls calls{.requests = [] { return Requests{}; },
-                              .begins = [this](int64_t, int64_t taken) { taken_(taken); },
-                              .waits = waits_};
-      LOCKSTEP_TRY(last_, TakesWindows(spec_) ? local_sgd_.Run(communicator, strategy, end, calls, stop)
-                                              : runner_.Run(communicator, strategy, {}, stop));
+    while (state_->step < until_step) {
+      const int64_t end = windows.EndAfter(state_->step);
+      LOCKSTEP_TRY(last_, local_sgd_ != nullptr ? local_sgd_->Run(communicator, strategy, end, Calls(), stop)
+                                                : runner_->Run(communicator, strategy, {}, stop));
     }
     return {};
   }
 
   // For pipeline and hybrid, after Sync.
-  Result<void> RunPipeline(comm::Communicator& communicator, int64_t until_step) {
-    ledger_.EnterRound(communicator.place().round, communicator.rank());
-    pipeline_.EnterRound();
-    while (state_.step < until_step) {
-      LOCKSTEP_TRY(last_, pipeline_.Run(communicator, {}, {}));
+  Result<void> RunPipeline(std::shared_ptr<comm::Communicator> communicator, int64_t until_step) {
+    ledger_.EnterRound(communicator->place().round, communicator->rank());
+    LOCKSTEP_TRY(pipeline_->EnterRound(std::move(communicator)));
+    pipeline_->Share({}, total_steps_);
+    while (state_->step < until_step) {
+      LOCKSTEP_TRY(last_, pipeline_->Run(state_->step + 1, Calls(), {}));
     }
+    pipeline_->ForgetRound();
     return {};
   }
 
-  Result<void> CopyStages(comm::Communicator& communicator) {
-    return state_.stage_copies.Take(communicator, *state_.staged, FactsOf(state_), 1);
-  }
-
   [[nodiscard]] const data::TrainingSamples& samples() const { return samples_; }
-  [[nodiscard]] const TrainingState& state() const { return state_; }
+  [[nodiscard]] TrainingState& state() { return *state_; }
+  [[nodiscard]] const TrainingState& state() const { return *state_; }
+  // Not for pipeline and hybrid.
+  [[nodiscard]] const ReplicatedModel& replicated() const { return testing::ReplicatedOf(state()); }
   [[nodiscard]] const StepReport& last() const { return last_; }
   // Of parameters, moments (unless they are sharded) and the loss scale.
-  [[nodiscard]] std::string StateBytes() const { return BytesOf(state_.Replicated()); }
-  [[nodiscard]] std::string WeightBytes() const { return BytesOf(state_.parameters); }
+  [[nodiscard]] std::string StateBytes() const { return BytesOf(state_->Replicated()); }
+  [[nodiscard]] std::string WeightBytes() const { return BytesOf(state_->parameters); }
   // Includes the newest loss; as a short text.
   [[nodiscard]] std::string Bits() const {
     const std::string loss(reinterpret_cast<const char*>(&last_.loss), sizeof last_.loss);
@@ -175,6 +177,11 @@ class Trainer {
   static constexpr int64_t kTotalSteps = 7;
 
  private:
+  [[nodiscard]] StepCalls Calls() const {
+    return {.requests = [] { return Requests{}; },
+            .begins = [this](int64_t, int64_t taken) { taken_(taken); },
+            .waits = waits_};
+  }
   static std::string BytesOf(const std::vector<NamedTensor>& tensors) {
     std::string bytes;
     for (const NamedTensor& named : tensors)
@@ -187,16 +194,17 @@ class Trainer {
   const data::Datasets datasets_;
   const FaultyDataset dataset_;
   const data::TrainingSamples samples_;
-  TrainingState state_;
+  const std::unique_ptr<TrainingState> state_;
   SampleLedger ledger_;
   const std::vector<double> speeds_;
   const std::function<void(int64_t)> taken_;
   const std::function<void()> waits_;
   const int64_t total_steps_;
   PhaseClock phases_;
-  StepRunner runner_;
-  LocalSgd local_sgd_;
-  PipelineStep pipeline_;
+  const StepContext context_;
+  std::unique_ptr<StepRunner> runner_;
+  std::unique_ptr<LocalSgd> local_sgd_;  // for localsgd and async
+  std::unique_ptr<Stepper> pipeline_;    // for pipeline and hybrid, instead of the runner
   StepReport last_;
   int64_t round_ = 0;
 };

@@ -1,4 +1,4 @@
-#include "runtime/train/training_state.h"
+#include "runtime/train/make_training_state.h"
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -25,13 +25,13 @@ TEST(MakeTrainingState, LaysOutInOrderWhatAFileHasChannelsLast) {
   std::filesystem::remove(path);
   ASSERT_TRUE(state.ok()) << state.error().message;
   ASSERT_FALSE(weight.contiguous(at::MemoryFormat::ChannelsLast).is_contiguous());
-  for (const NamedTensor& parameter : state->parameters) {
+  for (const NamedTensor& parameter : (*state)->parameters) {
     EXPECT_TRUE(parameter.tensor.is_contiguous()) << parameter.name;
     if (parameter.name == "weight") {
       EXPECT_TRUE(parameter.tensor.equal(weight));
     }
   }
-  EXPECT_EQ(state->model->Forward(torch::ones({1, 3, 8, 8})).size(1), 4) << "the module has it, too";
+  EXPECT_EQ((*state)->model->Forward(torch::ones({1, 3, 8, 8})).size(1), 4) << "the module has it, too";
 }
 
 }  // namespace

@@ -17,10 +17,11 @@ TEST(WarmUp, LeavesNoTrace) {
   const auto datasets = data::OpenDatasets(spec);
   auto state = MakeTrainingState(spec, {spec.data.synthetic.shape, 3});
   ASSERT_TRUE(datasets.ok() && state.ok());
-  const int64_t before = state->Digest();
-  EXPECT_TRUE(WarmUp(spec, *datasets->train, *state).ok());
-  EXPECT_EQ(state->Digest(), before);
-  for (const at::Tensor& parameter : state->trained) EXPECT_FALSE(parameter.grad().defined());
+  const int64_t before = testing::ReplicatedOf(**state).Digest();
+  EXPECT_TRUE(WarmUp(spec, *datasets->train, **state).ok());
+  EXPECT_EQ(testing::ReplicatedOf(**state).Digest(), before);
+  for (const at::Tensor& parameter : testing::ReplicatedOf(**state).trained())
+    EXPECT_FALSE(parameter.grad().defined());
 }
 
 TEST(WarmUp, LetsAParameterBeThatHasNoPartInTheLoss) {
@@ -35,7 +36,7 @@ TEST(WarmUp, LetsAParameterBeThatHasNoPartInTheLoss) {
   auto state = MakeTrainingState(spec, {spec.data.synthetic.shape, 3});
   std::filesystem::remove(path);
   ASSERT_TRUE(datasets.ok() && state.ok());
-  EXPECT_TRUE(WarmUp(spec, *datasets->train, *state).ok()) << "another branch may use it";
+  EXPECT_TRUE(WarmUp(spec, *datasets->train, **state).ok()) << "another branch may use it";
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "runtime/train/pipeline_step.h"
+#include "runtime/train/pipeline_stepper.h"
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -44,28 +44,17 @@ void SeedLayer(uint64_t micro_batch_seed, int layer, at::Device device) {
   generator.set_current_seed(MixBits(micro_batch_seed, static_cast<uint64_t>(layer), 0));
 }
 
-// Returns the share of the rank's pipeline as a function of the step, or no share for an idle rank. Captures
-// what it needs of the round, because the loader's threads may call it after the next round has begun.
-std::function<RankShare(int64_t)> ShareOfPipeline(const StepContext& context,
-                                                  const MicroBatchPolicy& policy) {
-  const StagedState& staged = *context.state.staged;
-  if (!staged.coordinate().has_value()) return [](int64_t) { return RankShare{}; };
-  return [&plan = context.samples.plan(), policy, pipeline = staged.coordinate()->pipeline,
-          speeds = std::vector<double>(static_cast<std::size_t>(staged.mesh().pipelines), 1)](int64_t step) {
-    return ShareOf(plan.CountOf(step), pipeline, speeds, policy);
-  };
-}
-
 }  // namespace
 
 // Moves the micro-batches of one step through this rank's stage.
-class PipelineStep::Pass {
+class PipelineStepper::Pass {
  public:
-  Pass(PipelineStep& step, Communicator& communicator, const RankShare& share, const std::stop_token& stop)
+  Pass(PipelineStepper& step, const RankShare& share, const std::stop_token& stop)
       : step_(step),
         context_(step.context_),
-        staged_(*context_.state.staged),
-        communicator_(communicator),
+        state_(step.state_),
+        staged_(step.stages_),
+        communicator_(*step.communicator_),
         share_(share),
         stop_(stop),
         inputs_(share.pieces.size()),
@@ -96,7 +85,7 @@ class PipelineStep::Pass {
     switch (action) {
       case PipelineAction::kReceiveActivation: {
         LOCKSTEP_TRY(inputs_[i],
-                     train::ReceiveActivation(communicator_, context_.state.device, Neighbour(staged_, -1)));
+                     train::ReceiveActivation(communicator_, state_.device, Neighbour(staged_, -1)));
         return {};
       }
       case PipelineAction::kSendActivation:
@@ -124,7 +113,7 @@ class PipelineStep::Pass {
     LOCKSTEP_TRY(context_.phases.Time("data", [&] {
       return CatchTorch(ErrorCode::kInternal, "reading data", [&] {
         batch = step_.loader_.Next(stop_);
-        if (batch.ok()) batch = batch->To(context_.state.device);
+        if (batch.ok()) batch = batch->To(state_.device);
       });
     }));
     return batch;
@@ -140,18 +129,18 @@ class PipelineStep::Pass {
 
   void ForwardLayers(std::size_t i, const data::Batch& batch) {
     const at::AutoGradMode with_gradients(true);
-    const models::Autocast precision(context_.spec.precision, context_.state.device.type());
+    const models::Autocast precision(context_.spec.precision, state_.device.type());
     if (!IsFirst(staged_) && at::isFloatingType(inputs_[i].scalar_type())) inputs_[i].requires_grad_(true);
-    const uint64_t seed = MicroBatchSeed(context_.spec.seed, context_.state.step, share_.pieces[i].begin);
+    const uint64_t seed = MicroBatchSeed(context_.spec.seed, state_.step, share_.pieces[i].begin);
     at::Tensor x = inputs_[i];
     for (int layer = staged_.range().begin; layer < staged_.range().end; ++layer) {
-      SeedLayer(seed, layer, context_.state.device);
+      SeedLayer(seed, layer, state_.device);
       x = staged_.layer(layer).forward(x);
     }
     if (IsLast(staged_)) {
-      x = context_.state.model->LossSum(x, batch.targets);
+      x = state_.model->LossSum(x, batch.targets);
       loss_ += x.item<double>();
-      x = x * context_.state.loss_scale.factor();
+      x = x * state_.loss_scale.factor();
     }
     outputs_[i] = x;
   }
@@ -167,8 +156,9 @@ class PipelineStep::Pass {
     });
   }
 
-  PipelineStep& step_;
+  PipelineStepper& step_;
   const StepContext& context_;
+  const PipelineState& state_;
   const StagedState& staged_;
   Communicator& communicator_;
   const RankShare& share_;
@@ -179,42 +169,55 @@ class PipelineStep::Pass {
   double loss_ = 0;
 };
 
-PipelineStep::PipelineStep(const StepContext& context)
+PipelineStepper::PipelineStepper(const StepContext& context, PipelineState& state)
     : context_(context),
+      state_(state),
+      stages_(state.stages()),
       micro_batch_policy_(MicroBatchPolicyOf(context.spec)),
-      loader_(ReadOf(context), LoaderWorkers(context), context.spec.data.prefetch) {}
+      loader_(ReadOf(context, state.device), LoaderWorkers(context), context.spec.data.prefetch) {}
 
-void PipelineStep::EnterRound() {
-  const StagedState& staged = *context_.state.staged;
-  const bool reads = staged.coordinate().has_value() && (IsFirst(staged) || IsLast(staged));
-  if (!reads) return loader_.Start([](int64_t) { return std::optional<data::Draw>(); });
-  loader_.Start(MicroBatchSource(ShareOfPipeline(context_, micro_batch_policy_), context_.state.step,
-                                 context_.total_steps));
+std::function<RankShare(int64_t step)> PipelineStepper::ShareOfPipeline() const {
+  if (!stages_.coordinate().has_value()) return [](int64_t) { return RankShare{}; };
+  return [&plan = context_.samples.plan(), policy = micro_batch_policy_,
+          pipeline = stages_.coordinate()->pipeline,
+          speeds = std::vector<double>(static_cast<std::size_t>(stages_.mesh().pipelines), 1)](int64_t step) {
+    return ShareOf(plan.CountOf(step), pipeline, speeds, policy);
+  };
 }
 
-Result<StepReport> PipelineStep::Run(Communicator& communicator, const Requests& requests,
-                                     const std::stop_token& stop) {
+Result<void> PipelineStepper::EnterRound(std::shared_ptr<Communicator> communicator) {
+  communicator_ = std::move(communicator);
+  return {};
+}
+
+void PipelineStepper::Share(std::vector<double> /*speeds*/, int64_t until_step) {
+  const bool reads = stages_.coordinate().has_value() && (IsFirst(stages_) || IsLast(stages_));
+  if (!reads) return loader_.Start([](int64_t) { return std::optional<data::Draw>(); });
+  loader_.Start(MicroBatchSource(ShareOfPipeline(), state_.step, until_step));
+}
+
+Result<StepReport> PipelineStepper::Run(int64_t /*end*/, const StepCalls& calls,
+                                        const std::stop_token& stop) {
   const at::NoGradGuard no_grad;
-  LOCKSTEP_TRY(context_.state.staged->BeginStep());
-  Result<StepReport> report = Attempt(communicator, requests, stop);
+  calls.begins(state_.step, 0);
+  LOCKSTEP_TRY(stages_.BeginStep());
+  Result<StepReport> report = Attempt(calls.requests(), stop);
   if (report.ok()) {
-    context_.ledger.Commit(context_.state.step - 1);
-  } else if (!context_.state.staged->awaits_end()) {
-    context_.state.staged->Undo();
+    context_.ledger.Commit(state_.step - 1);
+  } else if (!stages_.awaits_end()) {
+    stages_.Undo();
   }
   return report;
 }
 
-Result<StepReport> PipelineStep::Attempt(Communicator& communicator, const Requests& requests,
-                                         const std::stop_token& stop) {
-  StagedState& staged = *context_.state.staged;
-  const int64_t step = context_.state.step;
-  const RankShare share = ShareOfPipeline(context_, micro_batch_policy_)(step);
-  Pass pass(*this, communicator, share, stop);
-  if (staged.coordinate().has_value()) LOCKSTEP_TRY(pass.Run());
-  LOCKSTEP_TRY(context_.phases.Time("reduce", [&] { return staged.SumGradients(communicator); }));
+Result<StepReport> PipelineStepper::Attempt(const Requests& requests, const std::stop_token& stop) {
+  const int64_t step = state_.step;
+  const RankShare share = ShareOfPipeline()(step);
+  Pass pass(*this, share, stop);
+  if (stages_.coordinate().has_value()) LOCKSTEP_TRY(pass.Run());
+  LOCKSTEP_TRY(context_.phases.Time("reduce", [&] { return stages_.SumGradients(*communicator_); }));
   // One rank per pipeline counts the pipeline's samples.
-  const bool counts_samples = staged.coordinate().has_value() && IsFirst(staged);
+  const bool counts_samples = stages_.coordinate().has_value() && IsFirst(stages_);
   if (counts_samples && context_.ledger.enabled())
     context_.ledger.Contribute(step,
                                context_.samples.plan().Ids(step, share.positions.begin, share.positions.end));
@@ -224,18 +227,15 @@ Result<StepReport> PipelineStep::Attempt(Communicator& communicator, const Reque
   StepTotals::Of(counted, 0, requests).CopyTo(values);
   values[StageSum::kLoss] = pass.loss();
   LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "norm of the gradient",
-                          [&] { values[StageSum::kSquares] = staged.SquaresOnce(); }));
-  staged.AwaitEnd(
-      communicator.place().round,
+                          [&] { values[StageSum::kSquares] = stages_.SquaresOnce(); }));
+  stages_.AwaitEnd(
+      communicator_->place().round,
       LearningRate(context_.spec.schedule, api::BaseLearningRate(context_.spec), step, context_.total_steps));
-  LOCKSTEP_TRY(context_.phases.Time("reduce", [&] { return communicator.SumInPlace(sums); }));
-  return context_.phases.Time("optimizer",
-                              [&] { return End(communicator, sums, counted, std::isfinite(pass.loss())); });
+  LOCKSTEP_TRY(context_.phases.Time("reduce", [&] { return communicator_->SumInPlace(sums); }));
+  return context_.phases.Time("optimizer", [&] { return End(sums, counted, std::isfinite(pass.loss())); });
 }
 
-Result<StepReport> PipelineStep::End(Communicator& communicator, const at::Tensor& sums, int64_t local_count,
-                                     bool is_loss_finite) {
-  TrainingState& state = context_.state;
+Result<StepReport> PipelineStepper::End(const at::Tensor& sums, int64_t local_count, bool is_loss_finite) {
   const std::span<const double> values(sums.const_data_ptr<double>(), StageSum::kSums);
   const auto totals = StepTotals::From(values);
   const StepEnd end{.count = static_cast<double>(totals.count),
@@ -243,30 +243,30 @@ Result<StepReport> PipelineStep::End(Communicator& communicator, const at::Tenso
                     .squares = values[StageSum::kSquares]};
   StepReport report{
       .loss = end.loss / end.count,
-      .learning_rate = LearningRate(context_.spec.schedule, api::BaseLearningRate(context_.spec), state.step,
+      .learning_rate = LearningRate(context_.spec.schedule, api::BaseLearningRate(context_.spec), state_.step,
                                     context_.total_steps),
       .all = totals,
       .local_count = local_count};
-  LOCKSTEP_TRY(const StepVerdict verdict, state.staged->EndStep(end, state.loss_scale.factor()));
+  LOCKSTEP_TRY(const StepVerdict verdict, stages_.EndStep(end, state_.loss_scale.factor()));
   report.gradient_norm = verdict.gradient_norm;
   report.applied = verdict.applied;
   report.skipped = verdict.applied ? 0 : 1;
   LOCKSTEP_TRY(report.not_finite,
-               not_finite_.After(state.step, report.applied, report.loss, state.loss_scale,
-                                 [&] { return WhereNotFinite(communicator, is_loss_finite); }));
-  ++state.step;
+               not_finite_.After(state_.step, report.applied, report.loss, state_.loss_scale,
+                                 [&] { return WhereNotFinite(is_loss_finite); }));
+  ++state_.step;
   return report;
 }
 
-Result<std::string> PipelineStep::WhereNotFinite(Communicator& communicator, bool is_loss_finite) const {
+Result<std::string> PipelineStepper::WhereNotFinite(bool is_loss_finite) const {
   std::vector<int64_t> mine = {is_loss_finite ? 0 : 1, -1};
   LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "locating non-finite values",
-                          [&] { mine[1] = context_.state.staged->LastNotFinite(); }));
-  LOCKSTEP_TRY(const auto rows, communicator.AllGather(mine));
+                          [&] { mine[1] = stages_.LastNotFinite(); }));
+  LOCKSTEP_TRY(const auto rows, communicator_->AllGather(mine));
   std::vector<NotFinite> of_ranks;
   of_ranks.reserve(rows.size());
   for (const auto& row : rows) of_ranks.push_back({row.at(0) != 0, row.at(1)});
-  return Describe(of_ranks, context_.state.staged->TrainedNames());
+  return Describe(of_ranks, stages_.TrainedNames());
 }
 
 Result<at::Tensor> ForwardThroughStage(Communicator& communicator, const StagedState& staged,

@@ -1,4 +1,4 @@
-#include "runtime/train/pipeline_step.h"
+#include "runtime/train/pipeline_stepper.h"
 
 #include <gtest/gtest.h>
 
@@ -73,7 +73,7 @@ class Reference {
  public:
   explicit Reference(api::TrainingSpec spec) : spec_(std::move(spec)) {
     spec_.strategy = api::Strategy::kDdp;
-    state_.emplace(std::move(MakeTrainingState(spec_, {spec_.data.synthetic.shape, 3})).value());
+    state_ = std::move(MakeTrainingState(spec_, {spec_.data.synthetic.shape, 3})).value();
     state_->step = 0;
   }
 
@@ -81,12 +81,13 @@ class Reference {
     const at::AutoGradMode with_gradients(true);
     const int64_t count = samples.plan().CountOf(state_->step);
     const data::Batch batch = samples.Get({state_->step, 0, count});
-    for (at::Tensor& parameter : state_->trained) parameter.mutable_grad().reset();
+    ReplicatedModel& replicated = testing::ReplicatedOf(*state_);
+    for (const at::Tensor& parameter : replicated.trained()) parameter.mutable_grad().reset();
     const at::Tensor loss = state_->model->LossSum(state_->model->Forward(batch.inputs), batch.targets);
     loss.backward();
     loss_ = loss.item<double>() / static_cast<double>(count);
-    norm_ = AverageAndClip(state_->trained, static_cast<double>(count), spec_.optimizer.clip_norm);
-    state_->optimizer->Step(state_->step, spec_.optimizer.learning_rate);
+    norm_ = AverageAndClip(replicated.trained(), static_cast<double>(count), spec_.optimizer.clip_norm);
+    LOCKSTEP_CHECK(replicated.Update(nullptr, spec_.optimizer.learning_rate).ok());
     ++state_->step;
   }
   [[nodiscard]] const TrainingState& state() const { return *state_; }
@@ -95,7 +96,7 @@ class Reference {
 
  private:
   api::TrainingSpec spec_;
-  std::optional<TrainingState> state_;
+  std::unique_ptr<TrainingState> state_;
   double loss_ = 0;
   double norm_ = 0;
 };
@@ -306,7 +307,7 @@ std::vector<std::string> SourcesAfterALoss(const api::TrainingSpec& spec, const 
     Trainer trainer(spec);
     auto before = first.Enter(1, process, static_cast<int>(rank_of.size()));
     REQUIRE(before.ok() && trainer.Sync(**before).ok());
-    REQUIRE(trainer.RunRound(*before, 2).ok() && trainer.CopyStages(**before).ok());
+    REQUIRE(trainer.RunRound(*before, 2).ok() && trainer.state().Copy(**before).ok());
     REQUIRE(trainer.RunRound(*before, 3).ok() && (*before)->Barrier().ok());
     const int rank = rank_of[static_cast<std::size_t>(process)];
     if (rank < 0) {
@@ -356,9 +357,9 @@ TEST(Hybrid, ContinuesFromTheStageReplicaOfALostRank) {
 }
 
 // Computes the gradients as one rank with all layers.
-Result<StepEnd> MakeGradients(const Trainer& trainer, const api::TrainingSpec& spec, int64_t round) {
+Result<StepEnd> MakeGradients(Trainer& trainer, const api::TrainingSpec& spec, int64_t round) {
   const at::AutoGradMode with_gradients(true);
-  StagedState& staged = *trainer.state().staged;
+  StagedState& staged = testing::StagesOf(trainer.state());
   LOCKSTEP_TRY(staged.BeginStep());
   const int64_t count = trainer.samples().plan().CountOf(0);
   const data::Batch batch = trainer.samples().Get({0, 0, count});
@@ -381,7 +382,7 @@ TEST(Pipeline, MakesTheStepThatEndedForAnother) {
     REQUIRE(first.ok() && trainer.Sync(**first).ok());
     const auto end = MakeGradients(trainer, spec, 1);
     REQUIRE(end.ok());
-    if (rank == 1) REQUIRE(trainer.state().staged->EndStep(*end, 1).ok());
+    if (rank == 1) REQUIRE(testing::StagesOf(trainer.state()).EndStep(*end, 1).ok());
     auto second = together.Enter(2, rank, 2);
     REQUIRE(second.ok());
     const auto source = trainer.Sync(**second);
@@ -459,8 +460,11 @@ TEST(StagedState, DividesOurModels) {
     const ModelInput input{is_gpt ? std::vector<int64_t>{8} : std::vector<int64_t>{3, 32, 32}, 10};
     const auto state = MakeTrainingState(spec, input);
     ASSERT_TRUE(state.ok()) << state.error().ToString();
-    EXPECT_EQ(state->Tensors().size(),
-              MakeTrainingState({.model = spec.model, .optimizer = spec.optimizer}, input)->Tensors().size());
+    EXPECT_EQ((*state)->Tensors().size(),
+              MakeTrainingState({.model = spec.model, .optimizer = spec.optimizer}, input)
+                  .value()
+                  ->Tensors()
+                  .size());
   }
 }
 
