@@ -24,14 +24,14 @@
 #include "runtime/common/protocol/worker_config.h"
 #include "runtime/data/local_copy.h"
 #include "runtime/models/precision.h"
-#include "runtime/train/collective_limit.h"
-#include "runtime/train/elastic_loop.h"
-#include "runtime/train/exit_code_of.h"
-#include "runtime/train/flight_log.h"
+#include "runtime/train/loop/collective_limit.h"
+#include "runtime/train/loop/elastic_loop.h"
+#include "runtime/train/loop/exit_code_of.h"
+#include "runtime/train/loop/warm_up.h"
 #include "runtime/train/make_training_state.h"
-#include "runtime/train/stack_writer.h"
-#include "runtime/train/warm_up.h"
-#include "runtime/train/windows.h"
+#include "runtime/train/records/flight_log.h"
+#include "runtime/train/records/stack_writer.h"
+#include "runtime/train/step/windows.h"
 
 namespace lockstep {
 namespace {

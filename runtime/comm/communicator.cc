@@ -92,18 +92,20 @@ namespace {
 // ranks instead of a hang.
 Result<void> CheckDevicesOf(const Place& place, const DeviceUse& use, c10d::ProcessGroup& group) {
   const std::string mine = use.backend == nullptr ? std::string(kNoDevice) : use.backend->device_id();
-  std::vector<std::string> ids;
-  LOCKSTEP_TRY(CatchTorch(ErrorCode::kAborted, "exchanging the device ids", [&] {
-    at::Tensor name = at::zeros({1, kDeviceNameBytes}, at::kByte);
-    std::copy_n(mine.begin(), std::min(mine.size(), std::size_t{kDeviceNameBytes - 1}),
-                name.data_ptr<uint8_t>());
-    at::Tensor all = at::empty({place.world, kDeviceNameBytes}, at::kByte);
-    AllGatherSingle(group, all, name)->wait();
-    for (int rank = 0; rank < place.world; ++rank) {
-      const uint8_t* const id = all.const_data_ptr<uint8_t>() + rank * kDeviceNameBytes;
-      ids.emplace_back(id, std::find(id, id + kDeviceNameBytes, uint8_t{0}));
-    }
-  }));
+  LOCKSTEP_TRY(const std::vector<std::string> ids,
+               CatchTorch(ErrorCode::kAborted, "exchanging the device ids", [&] {
+                 at::Tensor name = at::zeros({1, kDeviceNameBytes}, at::kByte);
+                 std::copy_n(mine.begin(), std::min(mine.size(), std::size_t{kDeviceNameBytes - 1}),
+                             name.data_ptr<uint8_t>());
+                 at::Tensor all = at::empty({place.world, kDeviceNameBytes}, at::kByte);
+                 AllGatherSingle(group, all, name)->wait();
+                 std::vector<std::string> found;
+                 for (int rank = 0; rank < place.world; ++rank) {
+                   const uint8_t* const id = all.const_data_ptr<uint8_t>() + rank * kDeviceNameBytes;
+                   found.emplace_back(id, std::find(id, id + kDeviceNameBytes, uint8_t{0}));
+                 }
+                 return found;
+               }));
   return CheckDevices(ids, place.rank);
 }
 
@@ -247,9 +249,7 @@ template <typename Call>
 Result<void> Communicator::Run(std::string_view operation, Call&& call) {
   if (aborted()) return Error{ErrorCode::kAborted, std::string(operation) + ": the round was aborted"};
   const PeerWait wait(*this);
-  Result<void> done;
-  LOCKSTEP_TRY(CatchTorch(ErrorCode::kAborted, operation, [&] { done = call(); }));
-  return done;
+  return CatchTorch(ErrorCode::kAborted, operation, std::forward<Call>(call));
 }
 
 Result<void> Communicator::WaitFor(c10d::Work& work, const at::Tensor& moved, std::string_view operation) {
@@ -353,10 +353,7 @@ Result<void> Communicator::Receive(at::Tensor& tensor, int peer) {
 Result<void> Communicator::WaitForMessage(const c10::intrusive_ptr<c10d::Work>& message,
                                           const at::Tensor& moved, std::string_view operation) {
   if (!moved.is_cpu()) return WaitFor(*message, moved, operation);
-  Result<void> done;
-  LOCKSTEP_TRY(
-      CatchTorch(ErrorCode::kAborted, operation, [&] { done = group_->open.Await(message, limit_); }));
-  return done;
+  return CatchTorch(ErrorCode::kAborted, operation, [&] { return group_->open.Await(message, limit_); });
 }
 
 Result<std::vector<std::vector<int64_t>>> Communicator::AllGather(

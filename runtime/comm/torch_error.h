@@ -6,6 +6,7 @@
 // caused it.
 
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "runtime/common/base/result.h"
@@ -21,12 +22,27 @@ namespace lockstep::comm {
 // has a backtrace whose symbols take longer to look up than a whole recovery.
 [[nodiscard]] Error CurrentException(ErrorCode code, std::string_view context);
 
+// The result of a call that returns a T: a Result<U> remains one.
+template <typename T>
+struct Caught {
+  using Type = Result<T>;
+};
+template <typename U>
+struct Caught<Result<U>> {
+  using Type = Result<U>;
+};
+
 // Runs `call` and converts any exception into an Error.
 template <typename Call>
-[[nodiscard]] Result<void> CatchTorch(ErrorCode code, std::string_view context, Call&& call) {
+[[nodiscard]] auto CatchTorch(ErrorCode code, std::string_view context, Call&& call) ->
+    typename Caught<std::decay_t<std::invoke_result_t<Call>>>::Type {
   try {
-    std::forward<Call>(call)();
-    return {};
+    if constexpr (std::is_void_v<std::invoke_result_t<Call>>) {
+      std::forward<Call>(call)();
+      return {};
+    } else {
+      return std::forward<Call>(call)();
+    }
   } catch (...) {
     return CurrentException(code, context);
   }

@@ -31,7 +31,7 @@ void TakeRecoveryFromC10d() {
       {"TORCH_NCCL_ENABLE_MONITORING", "0"},     // would end the process if the watchdog hangs
       // c10d's flight recorder queries the events of destroyed work, because only the watchdog would notify
       // it of the end. With the cache, these events are reused by younger work
-      // (runtime/train/flight_trace.h); without it, they would be freed memory.
+      // (runtime/train/records/flight_trace.h); without it, they would be freed memory.
       {"TORCH_NCCL_CUDA_EVENT_CACHE", "1"},
   };
   for (const auto& [name, value] : kSettings) ::setenv(name, value, /*overwrite=*/1);

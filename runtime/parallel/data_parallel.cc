@@ -167,8 +167,8 @@ class DataParallel final : public Strategy {
 
   Result<void> BackwardOfNothing() override {
     const at::AutoGradMode with_gradients(true);
-    at::Tensor nothing;
-    LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "empty share", [&] { nothing = Nothing(parameters_); }));
+    LOCKSTEP_TRY(const at::Tensor nothing,
+                 CatchTorch(ErrorCode::kInternal, "empty share", [&] { return Nothing(parameters_); }));
     return Backward(nothing, /*last=*/true);
   }
 

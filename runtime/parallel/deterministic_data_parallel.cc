@@ -131,9 +131,8 @@ class DeterministicDataParallel final : public Strategy {
       sent = sent.view({-1, part});
     }));
     LOCKSTEP_TRY(communicator_->AllToAll(received, node_counts, sent));
-    at::Tensor mine;
-    LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "adding up the gradients",
-                            [&] { mine = SumAlongTree(nodes, received.unbind()); }));
+    LOCKSTEP_TRY(at::Tensor mine, CatchTorch(ErrorCode::kInternal, "adding up the gradients",
+                                             [&] { return SumAlongTree(nodes, received.unbind()); }));
     LOCKSTEP_TRY(communicator_->AllGatherInto(total_.flat, mine));
     PointGradientsInto(total_);
     exposed_seconds_ = Seconds(std::chrono::steady_clock::now() - start).count();

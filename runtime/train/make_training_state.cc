@@ -1,9 +1,9 @@
 #include "runtime/train/make_training_state.h"
 
-#include "runtime/train/local_sgd_state.h"
-#include "runtime/train/pipeline_state.h"
-#include "runtime/train/replicated_state.h"
-#include "runtime/train/zero1_state.h"
+#include "runtime/train/local_sgd/local_sgd_state.h"
+#include "runtime/train/pipeline/pipeline_state.h"
+#include "runtime/train/replicated/replicated_state.h"
+#include "runtime/train/zero1/zero1_state.h"
 
 namespace lockstep::train {
 namespace {

@@ -4,7 +4,7 @@
 #include <memory>
 #include <span>
 
-#include "runtime/train/training_state.h"
+#include "runtime/train/state/training_state.h"
 
 namespace lockstep::train {
 

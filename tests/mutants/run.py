@@ -41,7 +41,7 @@ BELONGING = {
     "operator/reconcile/failure_policy.cc": [f"{RECONCILE}/{of}_test.cc" for of in ("failure_policy", "plan")],
     "operator/reconcile/goodput.cc": [f"{RECONCILE}/goodput_test.cc"],
     "runtime/data/sampler.cc": ["tests/unit/runtime/data/sampler_test.cc"],
-    "runtime/train/batch_math.cc": ["tests/unit/runtime/train/batch_math_test.cc"],
+    "runtime/train/step/batch_math.cc": ["tests/unit/runtime/train/step/batch_math_test.cc"],
     "runtime/checkpoint/manifest.cc": ["tests/unit/runtime/checkpoint/manifest_test.cc"],
 }
 PRECOMPILED = "tests/pch/tests.h"

@@ -3,7 +3,7 @@
 
 #include <ATen/ATen.h>
 
-#include "runtime/train/training_state.h"
+#include "runtime/train/state/training_state.h"
 
 namespace lockstep::testing {
 

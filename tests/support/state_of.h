@@ -1,10 +1,10 @@
 #pragma once
 // What a test needs of a training state that only one strategy has. The state must be of that strategy.
 
-#include "runtime/train/local_sgd_state.h"
+#include "runtime/train/local_sgd/local_sgd_state.h"
 #include "runtime/train/make_training_state.h"
-#include "runtime/train/pipeline_state.h"
-#include "runtime/train/zero1_state.h"
+#include "runtime/train/pipeline/pipeline_state.h"
+#include "runtime/train/zero1/zero1_state.h"
 
 namespace lockstep::testing {
 

@@ -1,5 +1,5 @@
 """A debug option: which samples this rank contributed to which step, and which steps it finished, as lockstep-rank writes it
-(runtime/train/sample_ledger.h).
+(runtime/train/step/sample_ledger.h).
 """
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The weighted mean of tensors over the ranks, in a few large sums, as runtime/train/average.h computes it."""
+"""The weighted mean of tensors over the ranks, in a few large sums, as runtime/train/local_sgd/average.h computes it."""
 from __future__ import annotations
 
 import typing

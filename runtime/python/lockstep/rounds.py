@@ -197,7 +197,7 @@ class Round:
 
 
 class BrokenRounds:
-    """Counts those that broke without a step between, as runtime/train/broken_rounds.h."""
+    """Counts those that broke without a step between, as runtime/train/loop/broken_rounds.h."""
 
     def __init__(self) -> None:
         self._count = 0

@@ -1,4 +1,4 @@
-"""LocalSGD and DiLoCo by the rules of runtime/train/local_sgd.h: each rank takes the steps of a window alone, with its share of each global
+"""LocalSGD and DiLoCo by the rules of runtime/train/local_sgd/local_sgd.h: each rank takes the steps of a window alone, with its share of each global
 batch; then all take the mean of their states, weighted by the samples that each has used.
 
 The window is the transaction. A rank keeps a copy of its state from the begin of the window, and a failure before the last sum puts it back. A

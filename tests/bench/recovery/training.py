@@ -1,4 +1,4 @@
-"""What the scripts of this folder train, and the lines that they write: those of the sample ledger (runtime/train/sample_ledger.h)."""
+"""What the scripts of this folder train, and the lines that they write: those of the sample ledger (runtime/train/step/sample_ledger.h)."""
 import json
 import os
 import pathlib

@@ -11,8 +11,8 @@
 #include <functional>
 
 #include "runtime/checkpoint/checkpointer.h"
-#include "runtime/train/restore.h"
-#include "runtime/train/shard_plan.h"
+#include "runtime/train/saves/restore.h"
+#include "runtime/train/zero1/shard_plan.h"
 #include "tests/integration/memory/memory_budget.h"
 #include "tests/support/filled_state.h"
 #include "tests/support/forked_ranks.h"

@@ -202,7 +202,7 @@ def test_a_large_state_is_sent_in_pieces(monkeypatch):
 
 
 def test_the_outer_step_gives_the_numbers_of_the_cpp_runtime():
-    """tests/unit/runtime/train/outer_step_test.cc, IsNesterovsWithTheChangeForAGradient."""
+    """tests/unit/runtime/train/local_sgd/outer_step_test.cc, IsNesterovsWithTheChangeForAGradient."""
     parameter = torch.nn.Parameter(torch.tensor([0.0, 4.0]))
     outer = torch.optim.SGD([parameter], lr=0.5, momentum=0.8, nesterov=True)
     outer.state[parameter]["momentum_buffer"] = torch.tensor([10.0, 0.0])

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "runtime/train/collective_limit.h"
+#include "runtime/train/loop/collective_limit.h"
 
 namespace lockstep::launch {
 namespace {

@@ -9,11 +9,11 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/train/local_sgd.h"
-#include "runtime/train/pipeline_stepper.h"
-#include "runtime/train/step.h"
-#include "runtime/train/strategy_choice.h"
-#include "runtime/train/windows.h"
+#include "runtime/train/local_sgd/local_sgd.h"
+#include "runtime/train/pipeline/pipeline_stepper.h"
+#include "runtime/train/replicated/step_runner.h"
+#include "runtime/train/replicated/strategy_choice.h"
+#include "runtime/train/step/windows.h"
 #include "tests/support/state_of.h"
 
 namespace lockstep::train {
@@ -83,7 +83,7 @@ struct TrainerOptions {
   int64_t total_steps = 7;  // kTotalSteps
   double loss_scale = 0;    // initial scale; 0: the default
   int64_t good_steps = 0;   // of that scale
-  // For localsgd and async, as in WindowCalls: how many steps were taken, and that the rank has finished its
+  // For localsgd and async, as in StepCalls: how many steps were taken, and that the rank has finished its
   // work.
   std::function<void(int64_t steps)> taken = [](int64_t) {};
   std::function<void()> waits = [] {};

@@ -1,0 +1,107 @@
+#include "runtime/train/loop/evaluation.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+
+#include "runtime/comm/torch_error.h"
+#include "runtime/models/precision.h"
+#include "runtime/train/step/stepper.h"
+
+namespace lockstep::train {
+namespace {
+
+// Copying numbers takes less time than waking a thread for it.
+int WorkersFor(const api::TrainingSpec& spec, const data::Dataset& test) {
+  return test.is_in_memory() ? 0 : std::max(1, spec.data.workers);
+}
+
+data::Loader::Read ReaderOf(const data::Dataset& test, bool pins) {
+  return [&test, pins](const data::Draw& draw) {
+    std::vector<int64_t> ids(static_cast<std::size_t>(draw.end - draw.begin));
+    std::iota(ids.begin(), ids.end(), draw.begin);
+    data::Batch batch = test.Get(ids).WithoutCorrupt();
+    return pins ? batch.Pinned() : batch;
+  };
+}
+
+}  // namespace
+
+Evaluator::Evaluator(const api::TrainingSpec& spec, TrainingState& state, const data::Dataset& test)
+    : spec_(spec),
+      state_(state),
+      test_(test),
+      loader_(ReaderOf(test, !state.device.is_cpu()), WorkersFor(spec, test), spec.data.prefetch) {}
+
+Result<Evaluation> Evaluator::Run(comm::Communicator& communicator, std::span<const double> speeds,
+                                  const std::function<bool()>& leave, const std::stop_token& stop) {
+  LOCKSTEP_TRY(state_.SyncBuffers(communicator));
+  const Result<Sums> own = comm::CatchTorch(ErrorCode::kInternal, "evaluation", [&] {
+    const at::NoGradGuard no_grad;
+    state_.model->eval();
+    return RunPart(state_.PartOfEvaluation(test_.size(), communicator.rank(), speeds), communicator, leave,
+                   stop);
+  });
+  state_.model->train();
+  loader_.Start({});  // frees the memory of prefetched batches
+  LOCKSTEP_TRY(const Sums sums, own);
+  at::Tensor total =
+      at::tensor({sums.loss, sums.correct, sums.count, sums.leaving, sums.corrupt}, at::kDouble);
+  LOCKSTEP_TRY(communicator.SumInPlace(total));
+  const double count = total[2].item<double>();
+  const auto corrupt = static_cast<int64_t>(total[4].item<double>());
+  const bool is_complete = total[3].item<double>() == 0;
+  if (is_complete && count == 0 && corrupt > 0) return AllCorrupt("the evaluation", corrupt);
+  return Evaluation{.loss = total[0].item<double>() / count,
+                    .accuracy = total[1].item<double>() / count,
+                    .corrupt = corrupt,
+                    .local_corrupt = static_cast<int64_t>(sums.corrupt),
+                    .complete = is_complete};
+}
+
+Result<Evaluator::Sums> Evaluator::RunPart(const PartToEvaluate& part, comm::Communicator& communicator,
+                                           const std::function<bool()>& leave, const std::stop_token& stop) {
+  const models::Autocast precision(spec_.precision, state_.device.type());
+  Sums sums;
+  for (const Slice& piece : part.reads ? Load(part.samples) : Batches(part.samples)) {
+    if (communicator.aborted()) break;
+    data::Batch batch;
+    if (part.decides && leave()) {
+      sums.leaving = 1;
+    } else if (part.reads) {
+      LOCKSTEP_TRY(batch, Next(stop));
+      sums.corrupt += static_cast<double>(batch.left_out);
+      if (batch.left_out == piece.size()) continue;
+    }
+    LOCKSTEP_TRY(const at::Tensor outputs, state_.Evaluate(communicator, batch.inputs));
+    if (!outputs.defined()) break;
+    if (!part.scores) continue;
+    sums.loss += state_.model->LossSum(outputs, batch.targets).item<double>();
+    sums.correct += state_.model->CountRight(outputs, batch.targets);
+    sums.count += static_cast<double>(piece.size() - batch.left_out);
+  }
+  return sums;
+}
+
+std::vector<Slice> Evaluator::Batches(Slice share) const {
+  return MicroBatches(share, spec_.evaluation->batch_size);
+}
+
+std::vector<Slice> Evaluator::Load(Slice share) {
+  std::vector<Slice> batches = Batches(share);
+  loader_.Start([batches](int64_t n) -> std::optional<data::Draw> {
+    if (n >= static_cast<int64_t>(batches.size())) return std::nullopt;
+    const Slice& batch = batches[static_cast<std::size_t>(n)];
+    return data::Draw{.begin = batch.begin, .end = batch.end};
+  });
+  return batches;
+}
+
+Result<data::Batch> Evaluator::Next(const std::stop_token& stop) {
+  LOCKSTEP_TRY(const data::Batch batch, loader_.Next(stop));
+  return batch.To(state_.device);
+}
+
+}  // namespace lockstep::train

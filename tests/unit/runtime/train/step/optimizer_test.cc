@@ -1,0 +1,124 @@
+#include "runtime/train/step/optimizer.h"
+
+#include <gtest/gtest.h>
+
+namespace lockstep::train {
+namespace {
+
+using api::OptimizerName;
+using api::OptimizerSpec;
+
+// The same parameters and gradients for both sides.
+std::vector<NamedTensor> Parameters() {
+  torch::manual_seed(3);
+  std::vector<NamedTensor> parameters;
+  for (const auto& [name, shape] : {std::pair("fc1.weight", std::vector<int64_t>{30, 20}),
+                                    std::pair("fc1.bias", std::vector<int64_t>{30})}) {
+    parameters.push_back({name, torch::randn(shape).requires_grad_(true)});
+  }
+  return parameters;
+}
+
+void SetGradients(std::vector<NamedTensor>& parameters, int step) {
+  torch::manual_seed(1000 + static_cast<uint64_t>(step));
+  for (NamedTensor& parameter : parameters)
+    parameter.tensor.mutable_grad() = torch::randn_like(parameter.tensor);
+}
+
+// The largest relative difference of the parameters after 20 steps with a changing rate.
+double DifferenceToReference(
+    const OptimizerSpec& spec,
+    const std::function<std::unique_ptr<torch::optim::Optimizer>(std::vector<at::Tensor>)>& make_reference) {
+  std::vector<NamedTensor> ours = Parameters();
+  std::vector<NamedTensor> theirs = Parameters();
+  const auto optimizer = MakeOptimizer(spec, ours);
+  const auto reference = make_reference({theirs[0].tensor, theirs[1].tensor});
+  for (int step = 0; step < 20; ++step) {
+    const double rate = 0.01 / (1 + step);
+    SetGradients(ours, step);
+    SetGradients(theirs, step);
+    for (auto& group : reference->param_groups()) group.options().set_lr(rate);
+    optimizer->Step(step, rate);
+    reference->step();
+  }
+  double worst = 0;
+  for (std::size_t i = 0; i < ours.size(); ++i) {
+    const at::Tensor expected = theirs[i].tensor.detach();
+    worst = std::max(
+        worst, (ours[i].tensor.detach() - expected).norm().item<double>() / expected.norm().item<double>());
+  }
+  return worst;
+}
+
+TEST(Optimizer, AgreesWithLibTorch) {
+  const OptimizerSpec plain{.name = OptimizerName::kSgd};
+  EXPECT_LE(DifferenceToReference(plain,
+                                  [](auto parameters) {
+                                    return std::make_unique<torch::optim::SGD>(parameters,
+                                                                               torch::optim::SGDOptions(1));
+                                  }),
+            1e-6);
+  const OptimizerSpec nesterov{
+      .name = OptimizerName::kSgd, .momentum = 0.9, .nesterov = true, .weight_decay = 0.01};
+  EXPECT_LE(DifferenceToReference(
+                nesterov,
+                [](auto parameters) {
+                  return std::make_unique<torch::optim::SGD>(
+                      parameters,
+                      torch::optim::SGDOptions(1).momentum(0.9).nesterov(true).weight_decay(0.01));
+                }),
+            1e-6);
+  const OptimizerSpec adam{.name = OptimizerName::kAdam, .weight_decay = 0.1, .beta1 = 0.8, .beta2 = 0.99};
+  EXPECT_LE(DifferenceToReference(adam,
+                                  [](auto parameters) {
+                                    return std::make_unique<torch::optim::Adam>(
+                                        parameters,
+                                        torch::optim::AdamOptions(1).betas({0.8, 0.99}).weight_decay(0.1));
+                                  }),
+            1e-6);
+  const OptimizerSpec adamw{.name = OptimizerName::kAdamw, .weight_decay = 0.1, .epsilon = 1e-6};
+  EXPECT_LE(DifferenceToReference(adamw,
+                                  [](auto parameters) {
+                                    return std::make_unique<torch::optim::AdamW>(
+                                        parameters,
+                                        torch::optim::AdamWOptions(1).eps(1e-6).weight_decay(0.1));
+                                  }),
+            1e-6);
+}
+
+TEST(Optimizer, HasItsWholeStateFromTheStart) {
+  const std::vector<NamedTensor> parameters = Parameters();
+  const auto adamw = MakeOptimizer({.name = OptimizerName::kAdamw}, parameters);
+  ASSERT_EQ(adamw->state().size(), 4U);
+  EXPECT_EQ(adamw->state()[0].name, "optimizer.exp_avg.fc1.weight");
+  EXPECT_EQ(adamw->state()[3].name, "optimizer.exp_avg_sq.fc1.bias");
+  EXPECT_EQ(adamw->state()[0].tensor.sizes(), parameters[0].tensor.sizes());
+  EXPECT_FALSE(adamw->state()[0].tensor.requires_grad());
+  EXPECT_TRUE(MakeOptimizer({.name = OptimizerName::kSgd}, parameters)->state().empty());
+}
+
+// Steps depend on state and step number only: joining ranks and checkpoints rely on that.
+TEST(Optimizer, GoesOnFromACopyOfItsState) {
+  const OptimizerSpec spec{.name = OptimizerName::kAdamw, .weight_decay = 0.1};
+  std::vector<NamedTensor> first = Parameters();
+  std::vector<NamedTensor> second = Parameters();
+  const auto original = MakeOptimizer(spec, first);
+  const auto joiner = MakeOptimizer(spec, second);
+  for (int step = 0; step < 5; ++step) {
+    SetGradients(first, step);
+    original->Step(step, 0.01);
+  }
+  const at::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < first.size(); ++i) second[i].tensor.copy_(first[i].tensor);
+  for (std::size_t i = 0; i < original->state().size(); ++i) {
+    joiner->state()[i].tensor.copy_(original->state()[i].tensor);
+  }
+  SetGradients(first, 5);
+  SetGradients(second, 5);
+  original->Step(5, 0.01);
+  joiner->Step(5, 0.01);
+  for (std::size_t i = 0; i < first.size(); ++i) EXPECT_TRUE(first[i].tensor.equal(second[i].tensor));
+}
+
+}  // namespace
+}  // namespace lockstep::train
