@@ -74,8 +74,9 @@ void HangDetector::OnMessage(const protocol::FromRank& message, SteadyTime now) 
 }
 
 void HangDetector::OnPhase(const std::string& phase, SteadyTime now) {
-  if (phase == "load" && phase_ != "init") {
-    loading_ = now;
+  const bool waits_for_data = phase == "load" && phase_ != "init";
+  if (waits_for_data || (IsRepeated(phase) && phase == phase_)) {
+    alive_ = now;
     return NewSilence();
   }
   // A phase that the end of the round interrupted is not followed by training.
@@ -151,7 +152,7 @@ HangFinding HangDetector::Look(SteadyTime now) {
   const std::optional<double> bound = Bound();
   if (!bound.has_value() || found_) return {};
   if (leave_requested_.has_value()) return JudgeLeaving(now);
-  const double silent = Seconds(now - std::max(since_, loading_)).count();
+  const double silent = Seconds(now - std::max(since_, alive_)).count();
   return silent < *bound ? HangFinding{} : Judge(silent, *bound, now);
 }
 
@@ -161,7 +162,7 @@ void HangDetector::ForgiveOwnPause(SteadyTime now) {
   const SteadyTime before = std::exchange(last_look_, now).value_or(now);
   if (now - before < kOwnPause) return;
   since_ = std::min(now, since_ + (now - before));
-  loading_ = std::min(now, loading_ + (now - before));
+  alive_ = std::min(now, alive_ + (now - before));
   if (leave_requested_.has_value()) leave_requested_ = now;
   asked_.reset();
 }

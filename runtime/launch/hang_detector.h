@@ -10,6 +10,7 @@
 //                                                    the slowest rank has finished its own
 //   load in one of those phases                      none: the rank waits for data, reports that repeatedly,
 //                                                    and then continues the phase
+//   evaluate, reported again                         the bound counts from there: a batch was evaluated
 //   waiting for an assignment to a round             none: rendezvous.joinTimeoutSeconds bounds that
 //   program (of the user)                            none, until a witness reports its first step
 //
@@ -100,7 +101,7 @@ class HangDetector {
   int64_t committed_step_ = 0;              // excludes them
   std::optional<SteadyTime> committed_at_;  // in this round
   SteadyTime since_{};                      // last sign of life of the training thread
-  SteadyTime loading_{};                    // or of its waiting for data, from which no duration is learned
+  SteadyTime alive_{};  // or another sign, which begins no phase: no duration is learned from it
   TypicalTime step_times_;
   int64_t known_steps_ = 0;  // steps that step_times_ covers
   TypicalTime window_times_;

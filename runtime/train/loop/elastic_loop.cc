@@ -355,7 +355,11 @@ class ElasticLoop {
     LOCKSTEP_TRY(const Evaluation result, phases_.Time("evaluate", [this] {
       return evaluator_.Run(
           *round_.communicator, speeds_,
-          [this] { return in_.control.yield_requested() || in_.control.stop_requested(); }, round_.aborted);
+          [this] {
+            progress_.GoesOn("evaluate");
+            return in_.control.yield_requested() || in_.control.stop_requested();
+          },
+          round_.aborted);
     }));
     progress_.Phase("train");
     // The evaluation is repeated in the next round. A rank that should stop leaves now if it hands its part

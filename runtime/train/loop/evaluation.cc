@@ -68,7 +68,8 @@ Result<Evaluator::Sums> Evaluator::RunPart(const PartToEvaluate& part, comm::Com
   for (const Slice& piece : part.reads ? Load(part.samples) : Batches(part.samples)) {
     if (communicator.aborted()) break;
     data::Batch batch;
-    if (part.decides && leave()) {
+    const bool is_to_leave = leave();
+    if (part.decides && is_to_leave) {
       sums.leaving = 1;
     } else if (part.reads) {
       LOCKSTEP_TRY(batch, Next(stop));

@@ -13,6 +13,7 @@ using protocol::HistoryRecord;
 
 constexpr Milliseconds kInterval{100};
 constexpr Milliseconds kLogInterval{10'000};
+constexpr Milliseconds kSignInterval{1'000};
 // Samples older than a few of these intervals hardly contribute to the rate.
 constexpr double kSmoothingSeconds = 3;
 
@@ -140,6 +141,13 @@ HistoryRecord ProgressReporter::RecordOf(HistoryKind kind) const {
 
 // Keeps the phase times of the newest commit, because ranks are compared by their phase times per committed
 // step.
+void ProgressReporter::GoesOn(const std::string& phase) {
+  const SteadyTime now = clock_.Steady();
+  if (now - last_sign_ < kSignInterval) return;
+  last_sign_ = now;
+  Phase(phase);
+}
+
 void ProgressReporter::UnderWay(int64_t steps) {
   progress_.steps_under_way = steps;
   if (first_of_round_ || clock_.Steady() - last_sent_ >= kInterval) Send();

@@ -33,6 +33,8 @@ class ProgressReporter {
   void Communicated(int64_t bytes) { usage_.communication_bytes_total = bytes; }
   void Repeating(int64_t steps) { progress_.repeated_steps_total += steps; }
   void Phase(const std::string& phase) { link_.Send(protocol::PhaseChanged{phase}); }
+  // A sign of life in a long phase, sent at most once a second.
+  void GoesOn(const std::string& phase);
   void SendNow();
   // The history of the steps in which this process participated.
   [[nodiscard]] const std::vector<protocol::HistoryRecord>& history() const { return history_; }
@@ -60,6 +62,7 @@ class ProgressReporter {
   SteadyTime last_sent_{};
   SteadyTime last_logged_{};
   SteadyTime last_commit_{};
+  SteadyTime last_sign_{};
   bool first_of_round_ = true;
 };
 

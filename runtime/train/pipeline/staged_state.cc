@@ -3,13 +3,11 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <map>
 
 #include "runtime/comm/torch_error.h"
 #include "runtime/common/base/log.h"
-#include "runtime/train/step/gradients.h"
 
 namespace lockstep::train {
 namespace {
@@ -394,100 +392,6 @@ Result<void> StagedState::SyncBuffers(Communicator& communicator) {
     }
   }
   return {};
-}
-
-Result<void> StagedState::BeginStep() {
-  return CatchTorch(ErrorCode::kInternal, "preparing the step", [this] {
-    const at::NoGradGuard no_grad;
-    pending_ = {};
-    buffers_before_.clear();
-    for (Entry& entry : entries_) {
-      if (!entry.data.defined()) continue;
-      if (entry.kind == Kind::kBuffer) buffers_before_.push_back(entry.data.clone());
-      if (entry.is_trained) entry.in_model.mutable_grad().zero_();
-    }
-  });
-}
-
-Result<void> StagedState::SumGradients(Communicator& communicator) {
-  std::vector<parallel::SharedTensor> shared;
-  for (const Entry& entry : entries_) {
-    if (!entry.is_trained) continue;
-    shared.push_back(
-        {entry.data.defined() ? entry.in_model.grad() : at::Tensor(), entry.stand_in.numel(), entry.holders});
-  }
-  return parallel::SumOverHolders(communicator, shared, at::TensorOptions(device_).dtype(at::kFloat));
-}
-
-double StagedState::SquaresOnce() const {
-  if (!coordinate_.has_value()) return 0;
-  const int me = mesh_.RankOf(*coordinate_);
-  std::vector<at::Tensor> gradients;
-  for (const Entry& entry : entries_) {
-    if (entry.is_trained && entry.data.defined() && entry.holders.front() == me)
-      gradients.push_back(entry.in_model.grad());
-  }
-  return SumOfSquares(gradients);
-}
-
-int64_t StagedState::LastNotFinite() const {
-  int64_t index = -1;
-  int64_t last = -1;
-  for (const Entry& entry : entries_) {
-    if (!entry.is_trained) continue;
-    ++index;
-    if (entry.data.defined() && !std::isfinite(entry.in_model.grad().norm().item<double>())) last = index;
-  }
-  return last;
-}
-
-std::vector<std::string> StagedState::TrainedNames() const {
-  std::vector<std::string> names;
-  for (const Entry& entry : entries_) {
-    if (entry.is_trained) names.push_back(entry.name);
-  }
-  return names;
-}
-
-void StagedState::AwaitEnd(int64_t round, double learning_rate) {
-  pending_ = {version_.step + 1, round};
-  pending_learning_rate_ = learning_rate;
-}
-
-Result<StepVerdict> StagedState::EndStep(const StepEnd& end, double loss_scale) {
-  const Version next = pending_;
-  const double divisor = end.count * loss_scale;
-  StepVerdict verdict{.gradient_norm = std::sqrt(end.squares) / divisor};
-  verdict.applied = std::isfinite(verdict.gradient_norm) && std::isfinite(end.loss);
-  const double factor = FactorFor(verdict.gradient_norm, divisor, spec_.optimizer.clip_norm);
-  const Result<void> done = CatchTorch(ErrorCode::kInternal, "optimizer", [&] {
-    const at::NoGradGuard no_grad;
-    if (!verdict.applied) return Undo();
-    if (optimizer_ == nullptr) return;
-    for (const Entry& entry : entries_) {
-      if (entry.is_trained && entry.data.defined()) entry.in_model.mutable_grad().mul_(factor);
-    }
-    optimizer_->Step(version_.step, pending_learning_rate_);
-  });
-  pending_ = {};
-  if (!done.ok()) {
-    Forget();  // a half-taken step is not a valid state
-    return done.error();
-  }
-  version_ = next;
-  last_end_ = end;
-  return verdict;
-}
-
-void StagedState::Undo() {
-  const at::NoGradGuard no_grad;
-  pending_ = {};
-  auto before = buffers_before_.begin();
-  for (Entry& entry : entries_) {
-    if (before == buffers_before_.end()) return;
-    if (entry.kind == Kind::kBuffer && entry.data.defined()) entry.data.copy_(*before++);
-  }
-  buffers_before_.clear();
 }
 
 }  // namespace lockstep::train

@@ -2,6 +2,7 @@
 // Which rank holds which part of the optimizer state, as index ranges; ShardedOptimizer uses it for its
 // decisions. Element indices run over all trained parameters, one parameter after another. Pure.
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -19,6 +20,7 @@ struct Range {
   friend bool operator==(const Range&, const Range&) = default;
 };
 
+[[nodiscard]] inline std::size_t IndexOf(int rank) { return static_cast<std::size_t>(rank); }
 [[nodiscard]] int64_t SizeOf(const std::vector<Range>& ranges);
 // The intersection, in the order of `a`. Each piece is inside one range of each argument.
 [[nodiscard]] std::vector<Range> Common(const std::vector<Range>& a, const std::vector<Range>& b);

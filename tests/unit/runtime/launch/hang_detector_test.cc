@@ -213,6 +213,31 @@ TEST_F(HangDetectorTest, AnEvaluationIsNotMeasuredByStepsButByThoseBefore) {
   EXPECT_TRUE(Hangs(5s));
 }
 
+// On a machine that became slower.
+TEST_F(HangDetectorTest, AnEvaluationThatGoesOnIsNoHang) {
+  Train(20, 100ms);
+  Phase("evaluate");
+  ASSERT_FALSE(Hangs(1s));
+  Phase("train");
+  Phase("evaluate");
+  for (int batch = 0; batch < 20; ++batch) {
+    ASSERT_FALSE(Hangs(9s)) << "less than the bound since the batch before";
+    Phase("evaluate");
+  }
+  EXPECT_TRUE(Hangs(11s)) << "no batch any more";
+}
+
+TEST_F(HangDetectorTest, AnEvaluationThatGoesOnIsLearnedAsAWhole) {
+  Train(20, 100ms);
+  for (int half = 0; half < 2; ++half) {
+    Phase("evaluate");
+    ASSERT_FALSE(Hangs(150s));
+  }
+  Phase("train");
+  Phase("evaluate");
+  EXPECT_FALSE(Hangs(2999s)) << "ten times the one before";
+}
+
 TEST_F(HangDetectorTest, AnEvaluationThatWasCutShortTeachesNothing) {
   Train(20, 100ms);
   Phase("evaluate");
