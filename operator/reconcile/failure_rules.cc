@@ -84,7 +84,7 @@ Failure FailureOf(const Pod& pod) {
   } else if (pod.overstepped) {
     failure.cause = api::FailureCause::kUserError;
   } else if (const auto meaning = MeaningOf(pod)) {
-    failure.cause = api::EnumFromName<api::FailureCause>(protocol::CauseOf(*meaning))
+    failure.cause = EnumFromName<api::FailureCause>(protocol::CauseOf(*meaning))
                         .value_or(api::FailureCause::kInfrastructure);
   }
   return failure;
@@ -92,8 +92,7 @@ Failure FailureOf(const Pod& pod) {
 
 Failure FailureOf(const rendezvous::Departure& departure) {
   return {
-      .cause =
-          api::EnumFromName<api::FailureCause>(departure.cause).value_or(api::FailureCause::kInfrastructure),
+      .cause = EnumFromName<api::FailureCause>(departure.cause).value_or(api::FailureCause::kInfrastructure),
       .exit_code = departure.exit_code};
 }
 

@@ -100,8 +100,7 @@ void ApplyRestarts(const Observed& observed, std::vector<api::RestartRecord>& re
       found = records.insert(records.begin(), api::RestartRecord{.time = change.ended.value_or(observed.now),
                                                                  .round = change.round});
     }
-    found->cause =
-        api::EnumFromName<api::FailureCause>(change.cause).value_or(api::FailureCause::kInfrastructure);
+    found->cause = EnumFromName<api::FailureCause>(change.cause).value_or(api::FailureCause::kInfrastructure);
     found->level = RecoveryLevelFrom(change.level);
     TakeDepartures(change, observed, *found);
     if (change.recovery_seconds > 0) found->recovery_seconds = change.recovery_seconds;

@@ -10,7 +10,7 @@ const prometheus::Histogram::BucketBoundaries kRecoveryBuckets = {0.05, 0.1, 0.2
 
 // The cause comes from a worker: an unknown text must not create a series.
 api::FailureCause CauseFrom(std::string_view name) {
-  return api::EnumFromName<api::FailureCause>(name).value_or(api::FailureCause::kInfrastructure);
+  return EnumFromName<api::FailureCause>(name).value_or(api::FailureCause::kInfrastructure);
 }
 
 }  // namespace
@@ -36,7 +36,7 @@ RecoverySeries::RecoverySeries(prometheus::Registry& registry)
     prometheus::Labels labels = {{"level", kLevels.at(i)}};
     Series& series = levels_.at(i);
     series = {&seconds.Add(labels, kRecoveryBuckets), &lost_steps.Add(labels)};
-    for (const std::string_view cause : api::EnumNames<api::FailureCause>::values) {
+    for (const std::string_view cause : WordsOf(api::FailureCause{})) {
       labels["cause"] = cause;
       series.recoveries[CauseFrom(cause)] = &recoveries.Add(labels);
     }

@@ -7,7 +7,7 @@
 #include "runtime/checkpoint/block_sums.h"
 #include "runtime/checkpoint/safetensors.h"
 #include "runtime/checkpoint/sha256.h"
-#include "runtime/common/protocol/fields.h"
+#include "runtime/common/base/fields.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -94,47 +94,47 @@ Result<void> CheckManifest(const Manifest& manifest) {
 
 }  // namespace
 
-template <class V>
-void Visit(TensorPlace& m, V& v) {
-  v("name", m.name);
-  v("dtype", m.dtype);
-  v("shape", m.shape);
-  v("offset", m.offset);
-  v("bytes", m.bytes);
+template <typename A>
+void Describe(A& fields, Of<A, TensorPlace>& tensor) {
+  fields.Field("name", tensor.name);
+  fields.Field("dtype", tensor.dtype);
+  fields.Field("shape", tensor.shape);
+  fields.Field("offset", tensor.offset);
+  fields.Field("bytes", tensor.bytes);
 }
-template <class V>
-void Visit(ShardEntry& m, V& v) {
-  v("name", m.name);
-  v("bytes", m.bytes);
-  v("sha256", m.sha256);
-  v("blockBytes", m.block_bytes);
-  v("blockCrc32", m.block_crc32);
-  v("tensors", m.tensors);
+template <typename A>
+void Describe(A& fields, Of<A, ShardEntry>& shard) {
+  fields.Field("name", shard.name);
+  fields.Field("bytes", shard.bytes);
+  fields.Field("sha256", shard.sha256);
+  fields.Field("blockBytes", shard.block_bytes);
+  fields.Field("blockCrc32", shard.block_crc32);
+  fields.Field("tensors", shard.tensors);
 }
-template <class V>
-void Visit(EvaluationRecord& m, V& v) {
-  v("step", m.step);
-  v("newest", m.newest);
-  v("best", m.best);
-  v("withoutImprovement", m.without_improvement);
+template <typename A>
+void Describe(A& fields, Of<A, EvaluationRecord>& record) {
+  fields.Field("step", record.step);
+  fields.Field("newest", record.newest);
+  fields.Field("best", record.best);
+  fields.Field("withoutImprovement", record.without_improvement);
 }
-template <class V>
-void Visit(Manifest& m, V& v) {
-  v("formatVersion", m.format_version);
-  v("jobUid", m.job_uid);
-  v("jobName", m.job_name);
-  v("step", m.step);
-  v("epoch", m.epoch);
-  v("round", m.round);
-  v("world", m.world);
-  v("strategy", m.strategy);
-  v("time", m.time);
-  v("evaluations", m.evaluations);
-  v("shards", m.shards);
+template <typename A>
+void Describe(A& fields, Of<A, Manifest>& manifest) {
+  fields.Field("formatVersion", manifest.format_version);
+  fields.Field("jobUid", manifest.job_uid);
+  fields.Field("jobName", manifest.job_name);
+  fields.Field("step", manifest.step);
+  fields.Field("epoch", manifest.epoch);
+  fields.Field("round", manifest.round);
+  fields.Field("world", manifest.world);
+  fields.Field("strategy", manifest.strategy);
+  fields.Field("time", manifest.time);
+  fields.Field("evaluations", manifest.evaluations);
+  fields.Field("shards", manifest.shards);
 }
 
 std::string EncodeManifest(const Manifest& manifest) {
-  Json json = protocol::MessageToJson(manifest);
+  Json json = MessageToJson(manifest);
   json["training"] = manifest.training;
   return json.dump(2) + "\n";
 }
@@ -151,18 +151,18 @@ Result<Manifest> ParseManifest(std::string_view text) {
   for (const char* required : {"jobUid", "step", "round", "world", "shards"}) {
     if (FindJson(*json, {required}) == nullptr) return DamagedManifest(std::string("has no ") + required);
   }
-  auto manifest = protocol::MessageFromJson<Manifest>(*json);
+  auto manifest = MessageFromJson<Manifest>(*json);
   if (!manifest.ok()) return DamagedManifest("has wrong fields: " + manifest.error().message);
   LOCKSTEP_TRY(CheckManifest(*manifest));
   if (const Json* training = FindJson(*json, {"training"})) manifest->training = *training;
   return manifest;
 }
 
-std::string EncodeShardEntry(const ShardEntry& entry) { return DumpJson(protocol::MessageToJson(entry)); }
+std::string EncodeShardEntry(const ShardEntry& entry) { return DumpJson(MessageToJson(entry)); }
 
 Result<ShardEntry> ParseShardEntry(std::string_view text) {
   LOCKSTEP_TRY(const Json json, ParseJson(text));
-  LOCKSTEP_TRY(ShardEntry entry, protocol::MessageFromJson<ShardEntry>(json));
+  LOCKSTEP_TRY(ShardEntry entry, MessageFromJson<ShardEntry>(json));
   std::set<std::string> names;
   LOCKSTEP_TRY(CheckShard(entry, names));
   return entry;

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/common/base/fields.h"
 #include "runtime/common/base/strings.h"
-#include "runtime/common/protocol/fields.h"
 
 namespace lockstep::launch {
 namespace {
@@ -15,7 +15,7 @@ constexpr auto kLongPoll =
 
 template <typename Message>
 http::Response Reply(const Message& message) {
-  return http::JsonResponse(200, DumpJson(protocol::MessageToJson(message)));
+  return http::JsonResponse(200, DumpJson(MessageToJson(message)));
 }
 
 http::Response Refusal(int status, const std::string& message) {
@@ -25,7 +25,7 @@ http::Response Refusal(int status, const std::string& message) {
 template <typename Message>
 Result<Message> Parse(const std::string& body) {
   LOCKSTEP_TRY(const Json json, ParseJson(body));
-  return protocol::MessageFromJson<Message>(json);
+  return MessageFromJson<Message>(json);
 }
 
 protocol::WatchAnswer Over() { return {.over = true, .reason = "a member wants the round formed again"}; }

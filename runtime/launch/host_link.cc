@@ -57,11 +57,11 @@ void HostLink::Run(const std::stop_token& stop) {
 Result<MachineAnswer> HostLink::Send(const MachineReport& report, const std::stop_token& stop) {
   const http::Request request{.method = "POST",
                               .target = std::string(kMachinePath),
-                              .body = DumpJson(protocol::MessageToJson(report)),
+                              .body = DumpJson(MessageToJson(report)),
                               .timeout = kTimeout};
   LOCKSTEP_TRY(const http::Response response, transport_.Send(request, stop));
   const auto json = ParseJson(response.body);
-  if (response.status == 200 && json.ok()) return protocol::MessageFromJson<MachineAnswer>(*json);
+  if (response.status == 200 && json.ok()) return MessageFromJson<MachineAnswer>(*json);
   const std::string reason = json.ok() ? StringAt(*json, {"error"}) : "";
   return Error{CodeOf(response.status), std::to_string(response.status) + " " + reason};
 }

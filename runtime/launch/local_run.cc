@@ -153,7 +153,7 @@ class LocalRun {
       return refuse(401, "wrong token");
     const auto json = ParseJson(request.body);
     if (!json.ok()) return refuse(400, json.error().message);
-    auto report = protocol::MessageFromJson<MachineReport>(*json);
+    auto report = MessageFromJson<MachineReport>(*json);
     if (!report.ok()) return refuse(400, report.error().message);
     events_.Push(Reported{std::move(report).value(), respond});
   }
@@ -192,7 +192,7 @@ class LocalRun {
 
   void Handle(const Reported& reported) {
     const MachineAnswer answer = roll_.On(reported.report, end_, clock_.Steady());
-    reported.respond(http::JsonResponse(200, DumpJson(protocol::MessageToJson(answer))));
+    reported.respond(http::JsonResponse(200, DumpJson(MessageToJson(answer))));
   }
 
   Order Judge(int slot, const std::string& worker, const WorkerEnd& end) {

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "runtime/common/protocol/fields.h"
+#include "runtime/common/base/fields.h"
 #include "runtime/common/protocol/message_limits.h"
 #include "runtime/common/protocol/worker_config.h"
 
@@ -46,28 +46,28 @@ struct MachineAnswer {
   std::string reason;
 };
 
-template <class V>
-void Visit(WorkerEnd& m, V& v) {
-  v("exitCode", m.exit_code, protocol::limits::kExitCode);
-  v("signal", m.signal, protocol::limits::kExitCode);
-  v("reason", m.reason, protocol::limits::kText);
+template <typename A>
+void Describe(A& fields, Of<A, WorkerEnd>& message) {
+  fields.Field("exitCode", message.exit_code, protocol::limits::kExitCode);
+  fields.Field("signal", message.signal, protocol::limits::kExitCode);
+  fields.Field("reason", message.reason, protocol::limits::kText);
 }
-template <class V>
-void Visit(MachineReport& m, V& v) {
-  v("machine", m.machine, protocol::limits::kSlot);
-  v("incarnation", m.incarnation, protocol::limits::kName);
-  v("manifest", m.manifest, protocol::limits::kName);
-  v("state", m.state, protocol::limits::UpTo(WorkerState::kEnded));
-  v("worker", m.worker, protocol::limits::kName);
-  v("end", m.end);
-  v("isLeaving", m.is_leaving);
+template <typename A>
+void Describe(A& fields, Of<A, MachineReport>& message) {
+  fields.Field("machine", message.machine, protocol::limits::kSlot);
+  fields.Field("incarnation", message.incarnation, protocol::limits::kName);
+  fields.Field("manifest", message.manifest, protocol::limits::kName);
+  fields.Number("state", message.state, WorkerState::kEnded);
+  fields.Field("worker", message.worker, protocol::limits::kName);
+  fields.Field("end", message.end);
+  fields.Field("isLeaving", message.is_leaving);
 }
-template <class V>
-void Visit(MachineAnswer& m, V& v) {
-  v("order", m.order, protocol::limits::UpTo(Order::kEnd));
-  v("jobUid", m.job_uid, protocol::limits::kName);
-  v("code", m.code, protocol::limits::kExitCode);
-  v("reason", m.reason, protocol::limits::kText);
+template <typename A>
+void Describe(A& fields, Of<A, MachineAnswer>& message) {
+  fields.Number("order", message.order, Order::kEnd);
+  fields.Field("jobUid", message.job_uid, protocol::limits::kName);
+  fields.Field("code", message.code, protocol::limits::kExitCode);
+  fields.Field("reason", message.reason, protocol::limits::kText);
 }
 
 }  // namespace lockstep::launch

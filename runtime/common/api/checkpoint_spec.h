@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/common/api/enum_text.h"
+#include "runtime/common/base/enum_text.h"
 #include "runtime/common/base/json.h"
 
 namespace lockstep::api {
@@ -54,19 +54,16 @@ struct CheckpointSpec {
                                                     std::vector<std::string>& violations);
 [[nodiscard]] Json CheckpointSpecToJson(const CheckpointSpec& spec);
 
-template <>
-struct EnumNames<CheckpointInterval> {
-  static constexpr std::string_view values[] = {"Fixed", "Auto"};
-};
+[[nodiscard]] constexpr auto WordsOf(CheckpointInterval) {
+  return std::to_array<std::string_view>({"Fixed", "Auto"});
+}
 
-template <>
-struct EnumNames<RestoredPart> {
-  static constexpr std::string_view values[] = {"All", "Weights"};
-};
+[[nodiscard]] constexpr auto WordsOf(RestoredPart) {
+  return std::to_array<std::string_view>({"All", "Weights"});
+}
 
-template <>
-struct EnumNames<OnTermination> {
-  static constexpr std::string_view values[] = {"Save", "None"};
-};
+[[nodiscard]] constexpr auto WordsOf(OnTermination) {
+  return std::to_array<std::string_view>({"Save", "None"});
+}
 
 }  // namespace lockstep::api

@@ -2,7 +2,7 @@
 // The fields of spec.checkpoint with their limits; see fields.h.
 
 #include "runtime/common/api/checkpoint_spec.h"
-#include "runtime/common/api/fields.h"
+#include "runtime/common/base/fields.h"
 
 namespace lockstep::api {
 

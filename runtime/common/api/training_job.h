@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "runtime/common/api/checkpoint_spec.h"
-#include "runtime/common/api/enum_text.h"
 #include "runtime/common/api/training_spec.h"
 #include "runtime/common/base/clock.h"
+#include "runtime/common/base/enum_text.h"
 #include "runtime/common/base/json.h"
 
 namespace lockstep::api {
@@ -374,72 +374,54 @@ struct TrainingJob {
   TrainingJobStatus status;
 };
 
-template <>
-struct EnumNames<RestartStrategy> {
-  static constexpr std::string_view values[] = {"InPlace", "Recreate"};
-};
-template <>
-struct EnumNames<FailureAction> {
-  static constexpr std::string_view values[] = {"FailJob", "Restart", "RestartIgnoringLimit", "ReplacePod",
-                                                "ShrinkJob"};
-};
-template <>
-struct EnumNames<FailureCause> {
-  static constexpr std::string_view values[] = {"UserError", "Infrastructure", "Preemption",
-                                                "Hang",      "Straggler",      "Rendezvous"};
-};
-template <>
-struct EnumNames<ExitCodeOperator> {
-  static constexpr std::string_view values[] = {"In", "NotIn"};
-};
-template <>
-struct EnumNames<ConditionStatus> {
-  static constexpr std::string_view values[] = {"True", "False", "Unknown"};
-};
-template <>
-struct EnumNames<HealthAction> {
-  static constexpr std::string_view values[] = {"Report", "Restart", "ReplacePod"};
-};
-template <>
-struct EnumNames<CleanPodPolicy> {
-  static constexpr std::string_view values[] = {"All", "Running", "None"};
-};
-template <>
-struct EnumNames<SuccessType> {
-  static constexpr std::string_view values[] = {"All", "Any", "Rank0"};
-};
-template <>
-struct EnumNames<GangProvider> {
-  static constexpr std::string_view values[] = {"Auto", "None", "Workload", "Coscheduling", "Volcano"};
-};
-template <>
-struct EnumNames<TopologyMode> {
-  static constexpr std::string_view values[] = {"Preferred", "Required"};
-};
-template <>
-struct EnumNames<NetworkPolicy> {
-  static constexpr std::string_view values[] = {"Isolate", "None"};
-};
-template <>
-struct EnumNames<Logs> {
-  static constexpr std::string_view values[] = {"Rank0", "All"};
-};
-template <>
-struct EnumNames<Instrumentation> {
-  static constexpr std::string_view values[] = {"Auto", "None"};
-};
-template <>
-struct EnumNames<InstanceMetadata> {
-  static constexpr std::string_view values[] = {"None", "AWS", "GCP", "Azure"};
-};
-template <>
-struct EnumNames<Activity> {
-  static constexpr std::string_view values[] = {"Scheduling", "Startup",   "Rendezvous",
-                                                "Training",   "Recompute", "Stalled"};
-};
-template <>
-struct EnumNames<RecoveryLevel> {
-  static constexpr std::string_view values[] = {"Membership", "Respawn", "ReplacePod", "Checkpoint"};
-};
+[[nodiscard]] constexpr auto WordsOf(RestartStrategy) {
+  return std::to_array<std::string_view>({"InPlace", "Recreate"});
+}
+[[nodiscard]] constexpr auto WordsOf(FailureAction) {
+  return std::to_array<std::string_view>(
+      {"FailJob", "Restart", "RestartIgnoringLimit", "ReplacePod", "ShrinkJob"});
+}
+[[nodiscard]] constexpr auto WordsOf(FailureCause) {
+  return std::to_array<std::string_view>(
+      {"UserError", "Infrastructure", "Preemption", "Hang", "Straggler", "Rendezvous"});
+}
+[[nodiscard]] constexpr auto WordsOf(ExitCodeOperator) {
+  return std::to_array<std::string_view>({"In", "NotIn"});
+}
+[[nodiscard]] constexpr auto WordsOf(ConditionStatus) {
+  return std::to_array<std::string_view>({"True", "False", "Unknown"});
+}
+[[nodiscard]] constexpr auto WordsOf(HealthAction) {
+  return std::to_array<std::string_view>({"Report", "Restart", "ReplacePod"});
+}
+[[nodiscard]] constexpr auto WordsOf(CleanPodPolicy) {
+  return std::to_array<std::string_view>({"All", "Running", "None"});
+}
+[[nodiscard]] constexpr auto WordsOf(SuccessType) {
+  return std::to_array<std::string_view>({"All", "Any", "Rank0"});
+}
+[[nodiscard]] constexpr auto WordsOf(GangProvider) {
+  return std::to_array<std::string_view>({"Auto", "None", "Workload", "Coscheduling", "Volcano"});
+}
+[[nodiscard]] constexpr auto WordsOf(TopologyMode) {
+  return std::to_array<std::string_view>({"Preferred", "Required"});
+}
+[[nodiscard]] constexpr auto WordsOf(NetworkPolicy) {
+  return std::to_array<std::string_view>({"Isolate", "None"});
+}
+[[nodiscard]] constexpr auto WordsOf(Logs) { return std::to_array<std::string_view>({"Rank0", "All"}); }
+[[nodiscard]] constexpr auto WordsOf(Instrumentation) {
+  return std::to_array<std::string_view>({"Auto", "None"});
+}
+[[nodiscard]] constexpr auto WordsOf(InstanceMetadata) {
+  return std::to_array<std::string_view>({"None", "AWS", "GCP", "Azure"});
+}
+[[nodiscard]] constexpr auto WordsOf(Activity) {
+  return std::to_array<std::string_view>(
+      {"Scheduling", "Startup", "Rendezvous", "Training", "Recompute", "Stalled"});
+}
+[[nodiscard]] constexpr auto WordsOf(RecoveryLevel) {
+  return std::to_array<std::string_view>({"Membership", "Respawn", "ReplacePod", "Checkpoint"});
+}
 
 }  // namespace lockstep::api

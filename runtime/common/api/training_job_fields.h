@@ -2,9 +2,9 @@
 // The fields of spec and status with their limits; see fields.h.
 
 #include "runtime/common/api/checkpoint_spec_fields.h"
-#include "runtime/common/api/fields.h"
 #include "runtime/common/api/training_job.h"
 #include "runtime/common/api/training_spec_fields.h"
+#include "runtime/common/base/fields.h"
 
 namespace lockstep::api {
 

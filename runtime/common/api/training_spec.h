@@ -11,10 +11,13 @@
 #include <vector>
 
 #include "runtime/common/api/checkpoint_spec.h"
-#include "runtime/common/api/enum_text.h"
+#include "runtime/common/base/enum_text.h"
 #include "runtime/common/base/json.h"
 
 namespace lockstep::api {
+
+// Other folders write api::NameOf(spec.strategy).
+using lockstep::NameOf;
 
 enum class ModelName { kMlp, kCnn, kResnet18, kResnet50, kGpt, kTorchscript, kPlugin };
 enum class TorchscriptLoss { kCrossEntropy, kMeanSquaredError };
@@ -240,60 +243,45 @@ struct TrainingSpec {
 // With every default written out.
 [[nodiscard]] Json TrainingSpecToJson(const TrainingSpec& spec);
 
-template <>
-struct EnumNames<ModelName> {
-  static constexpr std::string_view values[] = {"mlp", "cnn",         "resnet18", "resnet50",
-                                                "gpt", "torchscript", "plugin"};
-};
-template <>
-struct EnumNames<TorchscriptLoss> {
-  static constexpr std::string_view values[] = {"crossEntropy", "meanSquaredError"};
-};
-template <>
-struct EnumNames<DataFormat> {
-  static constexpr std::string_view values[] = {"idx",    "csv",       "npy",   "imageFolder",
-                                                "tokens", "synthetic", "plugin"};
-};
-template <>
-struct EnumNames<SamplerName> {
-  static constexpr std::string_view values[] = {"Uniform", "Weighted"};
-};
-template <>
-struct EnumNames<OnCorruptRecord> {
-  static constexpr std::string_view values[] = {"Fail", "Skip"};
-};
-template <>
-struct EnumNames<OptimizerName> {
-  static constexpr std::string_view values[] = {"sgd", "adam", "adamw"};
-};
-template <>
-struct EnumNames<ScheduleName> {
-  static constexpr std::string_view values[] = {"constant", "step", "cosine", "polynomial"};
-};
-template <>
-struct EnumNames<Precision> {
-  static constexpr std::string_view values[] = {"fp32", "bf16", "fp16"};
-};
-template <>
-struct EnumNames<Determinism> {
-  static constexpr std::string_view values[] = {"None", "World"};
-};
-template <>
-struct EnumNames<Balance> {
-  static constexpr std::string_view values[] = {"Equal", "Speed"};
-};
-template <>
-struct EnumNames<Strategy> {
-  static constexpr std::string_view values[] = {"ddp",          "zero1",    "pipeline", "hybrid",
-                                                "dataparallel", "localsgd", "async"};
-};
-template <>
-struct EnumNames<Compression> {
-  static constexpr std::string_view values[] = {"fp16", "bf16"};
-};
-template <>
-struct EnumNames<EarlyStopMetric> {
-  static constexpr std::string_view values[] = {"loss", "accuracy"};
-};
+[[nodiscard]] constexpr auto WordsOf(ModelName) {
+  return std::to_array<std::string_view>(
+      {"mlp", "cnn", "resnet18", "resnet50", "gpt", "torchscript", "plugin"});
+}
+[[nodiscard]] constexpr auto WordsOf(TorchscriptLoss) {
+  return std::to_array<std::string_view>({"crossEntropy", "meanSquaredError"});
+}
+[[nodiscard]] constexpr auto WordsOf(DataFormat) {
+  return std::to_array<std::string_view>(
+      {"idx", "csv", "npy", "imageFolder", "tokens", "synthetic", "plugin"});
+}
+[[nodiscard]] constexpr auto WordsOf(SamplerName) {
+  return std::to_array<std::string_view>({"Uniform", "Weighted"});
+}
+[[nodiscard]] constexpr auto WordsOf(OnCorruptRecord) {
+  return std::to_array<std::string_view>({"Fail", "Skip"});
+}
+[[nodiscard]] constexpr auto WordsOf(OptimizerName) {
+  return std::to_array<std::string_view>({"sgd", "adam", "adamw"});
+}
+[[nodiscard]] constexpr auto WordsOf(ScheduleName) {
+  return std::to_array<std::string_view>({"constant", "step", "cosine", "polynomial"});
+}
+[[nodiscard]] constexpr auto WordsOf(Precision) {
+  return std::to_array<std::string_view>({"fp32", "bf16", "fp16"});
+}
+[[nodiscard]] constexpr auto WordsOf(Determinism) {
+  return std::to_array<std::string_view>({"None", "World"});
+}
+[[nodiscard]] constexpr auto WordsOf(Balance) { return std::to_array<std::string_view>({"Equal", "Speed"}); }
+[[nodiscard]] constexpr auto WordsOf(Strategy) {
+  return std::to_array<std::string_view>(
+      {"ddp", "zero1", "pipeline", "hybrid", "dataparallel", "localsgd", "async"});
+}
+[[nodiscard]] constexpr auto WordsOf(Compression) {
+  return std::to_array<std::string_view>({"fp16", "bf16"});
+}
+[[nodiscard]] constexpr auto WordsOf(EarlyStopMetric) {
+  return std::to_array<std::string_view>({"loss", "accuracy"});
+}
 
 }  // namespace lockstep::api

@@ -2,8 +2,8 @@
 // The fields of spec.training with their limits; see fields.h.
 
 #include "runtime/common/api/checkpoint_spec_fields.h"
-#include "runtime/common/api/fields.h"
 #include "runtime/common/api/training_spec.h"
+#include "runtime/common/base/fields.h"
 
 namespace lockstep::api {
 

@@ -1,9 +1,10 @@
 #pragma once
-// Limits of a field, stated with the field's description: in the resource (runtime/common/api) and in
-// messages (runtime/common/protocol). JsonReader (json.h) checks them. Plain values.
+// What the description of a struct's fields consists of (fields.h), in the resource (runtime/common/api) and
+// in messages (runtime/common/protocol). JsonReader (json.h) checks the limits. Plain values.
 
 #include <cstddef>
 #include <optional>
+#include <type_traits>
 
 namespace lockstep {
 
@@ -16,5 +17,9 @@ struct Limits {
   std::optional<std::size_t> max_items;
   std::optional<std::size_t> max_length;
 };
+
+// The struct as the visitor A of its fields may use it: to fill it in, or only to look at it.
+template <typename A, typename T>
+using Of = std::conditional_t<A::kReading, T, const T>;
 
 }  // namespace lockstep

@@ -1,8 +1,8 @@
 #include "runtime/common/protocol/last_report.h"
 
+#include "runtime/common/base/fields.h"
 #include "runtime/common/base/json.h"
 #include "runtime/common/base/strings.h"
-#include "runtime/common/protocol/fields.h"
 
 namespace lockstep::protocol {
 namespace {

@@ -35,10 +35,5 @@ inline constexpr Limits kOfEachRank{.max_items = kMaxRanksPerMember};
 // For each entry; max_length is that of its name.
 inline constexpr Limits kPhaseSeconds{.min = 0, .max = 1e9, .max_items = 64, .max_length = 64};
 
-template <typename E>
-constexpr Limits UpTo(E last) {
-  return {.min = 0, .max = static_cast<double>(last)};
-}
-
 }  // namespace limits
 }  // namespace lockstep::protocol

@@ -1,6 +1,6 @@
 #include "runtime/common/protocol/rank_control.h"
 
-#include "runtime/common/protocol/fields.h"
+#include "runtime/common/base/fields.h"
 
 namespace lockstep::protocol {
 namespace {

@@ -231,149 +231,149 @@ using ToRank = std::variant<RankAssignment, RoundOver, Stop, Ping, Save, Profile
 [[nodiscard]] Result<FromRank> DecodeFromRank(const std::string& line);
 [[nodiscard]] Result<ToRank> DecodeToRank(const std::string& line);
 
-template <class V>
-void Visit(Ready& m, V& v) {
-  v("step", m.step, limits::kStep);
-  v("storePort", m.store_port, limits::kPortOrNone);
-  v("flopsPerSample", m.flops_per_sample);
-  v("handsOver", m.hands_over);
-  v("canStartFirst", m.can_start_first);
+template <typename A>
+void Describe(A& fields, Of<A, Ready>& message) {
+  fields.Field("step", message.step, limits::kStep);
+  fields.Field("storePort", message.store_port, limits::kPortOrNone);
+  fields.Field("flopsPerSample", message.flops_per_sample);
+  fields.Field("handsOver", message.hands_over);
+  fields.Field("canStartFirst", message.can_start_first);
 }
-template <class V>
-void Visit(Progress& m, V& v) {
-  v("round", m.round, limits::kRound);
-  v("step", m.step, limits::kStep);
-  v("stepsUnderWay", m.steps_under_way, limits::kCount);
-  v("totalSteps", m.total_steps, limits::kCount);
-  v("epoch", m.epoch);
-  v("loss", m.loss);
-  v("learningRate", m.learning_rate);
-  v("gradientNorm", m.gradient_norm);
-  v("samplesPerSecond", m.samples_per_second);
-  v("stepsTotal", m.steps_total, limits::kCount);
-  v("samplesTotal", m.samples_total, limits::kCount);
-  v("repeatedStepsTotal", m.repeated_steps_total, limits::kCount);
-  v("skippedStepsTotal", m.skipped_steps_total, limits::kCount);
-  v("corruptRecordsTotal", m.corrupt_records_total, limits::kCount);
-  v("phaseSeconds", m.phase_seconds, limits::kPhaseSeconds);
+template <typename A>
+void Describe(A& fields, Of<A, Progress>& message) {
+  fields.Field("round", message.round, limits::kRound);
+  fields.Field("step", message.step, limits::kStep);
+  fields.Field("stepsUnderWay", message.steps_under_way, limits::kCount);
+  fields.Field("totalSteps", message.total_steps, limits::kCount);
+  fields.Field("epoch", message.epoch);
+  fields.Field("loss", message.loss);
+  fields.Field("learningRate", message.learning_rate);
+  fields.Field("gradientNorm", message.gradient_norm);
+  fields.Field("samplesPerSecond", message.samples_per_second);
+  fields.Field("stepsTotal", message.steps_total, limits::kCount);
+  fields.Field("samplesTotal", message.samples_total, limits::kCount);
+  fields.Field("repeatedStepsTotal", message.repeated_steps_total, limits::kCount);
+  fields.Field("skippedStepsTotal", message.skipped_steps_total, limits::kCount);
+  fields.Field("corruptRecordsTotal", message.corrupt_records_total, limits::kCount);
+  fields.Field("phaseSeconds", message.phase_seconds, limits::kPhaseSeconds);
 }
-template <class V>
-void Visit(Usage& m, V& v) {
-  v("stepTimes", m.step_times);
-  v("tokensTotal", m.tokens_total, limits::kCount);
-  v("communicationBytesTotal", m.communication_bytes_total, limits::kBytes);
+template <typename A>
+void Describe(A& fields, Of<A, Usage>& message) {
+  fields.Field("stepTimes", message.step_times);
+  fields.Field("tokensTotal", message.tokens_total, limits::kCount);
+  fields.Field("communicationBytesTotal", message.communication_bytes_total, limits::kBytes);
 }
-template <class V>
-void Visit(PhaseChanged& m, V& v) {
-  v("phase", m.phase, limits::kWord);
+template <typename A>
+void Describe(A& fields, Of<A, PhaseChanged>& message) {
+  fields.Field("phase", message.phase, limits::kWord);
 }
-template <class V>
-void Visit(Broken& m, V& v) {
-  v("round", m.round, limits::kRound);
-  v("reason", m.reason, limits::kText);
-  v("failedStep", m.failed_step, limits::kStep);
+template <typename A>
+void Describe(A& fields, Of<A, Broken>& message) {
+  fields.Field("round", message.round, limits::kRound);
+  fields.Field("reason", message.reason, limits::kText);
+  fields.Field("failedStep", message.failed_step, limits::kStep);
 }
-template <class V>
-void Visit(Synced& m, V& v) {
-  v("round", m.round, limits::kRound);
-  v("step", m.step, limits::kStep);
-  v("source", m.source, limits::kWord);
-  v("seconds", m.seconds, limits::kSeconds);
+template <typename A>
+void Describe(A& fields, Of<A, Synced>& message) {
+  fields.Field("round", message.round, limits::kRound);
+  fields.Field("step", message.step, limits::kStep);
+  fields.Field("source", message.source, limits::kWord);
+  fields.Field("seconds", message.seconds, limits::kSeconds);
 }
-template <class V>
-void Visit(Evaluated& m, V& v) {
-  v("step", m.step, limits::kStep);
-  v("epoch", m.epoch);
-  v("loss", m.loss);
-  v("accuracy", m.accuracy);
+template <typename A>
+void Describe(A& fields, Of<A, Evaluated>& message) {
+  fields.Field("step", message.step, limits::kStep);
+  fields.Field("epoch", message.epoch);
+  fields.Field("loss", message.loss);
+  fields.Field("accuracy", message.accuracy);
 }
-template <class V>
-void Visit(Saved& m, V& v) {
-  v("step", m.step, limits::kStep);
-  v("uri", m.uri, limits::kText);
-  v("seconds", m.seconds, limits::kSeconds);
-  v("stallSeconds", m.stall_seconds, limits::kSeconds);
-  v("bytes", m.bytes, limits::kBytes);
-  v("completedAt", m.completed_at, limits::kUnixSeconds);
+template <typename A>
+void Describe(A& fields, Of<A, Saved>& message) {
+  fields.Field("step", message.step, limits::kStep);
+  fields.Field("uri", message.uri, limits::kText);
+  fields.Field("seconds", message.seconds, limits::kSeconds);
+  fields.Field("stallSeconds", message.stall_seconds, limits::kSeconds);
+  fields.Field("bytes", message.bytes, limits::kBytes);
+  fields.Field("completedAt", message.completed_at, limits::kUnixSeconds);
 }
-template <class V>
-void Visit(ProfileAgreed& m, V& v) {
-  v("request", m.request, limits::kText);
-  v("first", m.first, limits::kStep);
-  v("last", m.last, limits::kStep);
+template <typename A>
+void Describe(A& fields, Of<A, ProfileAgreed>& message) {
+  fields.Field("request", message.request, limits::kText);
+  fields.Field("first", message.first, limits::kStep);
+  fields.Field("last", message.last, limits::kStep);
 }
-template <class V>
-void Visit(SaveFailed& m, V& v) {
-  v("step", m.step, limits::kStep);
-  v("reason", m.reason, limits::kText);
+template <typename A>
+void Describe(A& fields, Of<A, SaveFailed>& message) {
+  fields.Field("step", message.step, limits::kStep);
+  fields.Field("reason", message.reason, limits::kText);
 }
-template <class V>
-void Visit(StoreUnavailable& m, V& v) {
-  v("waiting", m.waiting, limits::kText);
-  v("reason", m.reason, limits::kText);
+template <typename A>
+void Describe(A& fields, Of<A, StoreUnavailable>& message) {
+  fields.Field("waiting", message.waiting, limits::kText);
+  fields.Field("reason", message.reason, limits::kText);
 }
-template <class V>
-void Visit(CheckpointDamaged& m, V& v) {
-  v("step", m.step, limits::kStep);
-  v("reason", m.reason, limits::kText);
+template <typename A>
+void Describe(A& fields, Of<A, CheckpointDamaged>& message) {
+  fields.Field("step", message.step, limits::kStep);
+  fields.Field("reason", message.reason, limits::kText);
 }
-template <class V>
-void Visit(Finished& m, V& v) {
-  v("step", m.step, limits::kStep);
+template <typename A>
+void Describe(A& fields, Of<A, Finished>& message) {
+  fields.Field("step", message.step, limits::kStep);
 }
-template <class V>
-void Visit(Failed& m, V& v) {
-  v("exitCode", m.exit_code, limits::kExitCode);
-  v("reason", m.reason, limits::kText);
-  v("failedStep", m.failed_step, limits::kStep);
-  v("rankContinues", m.rank_continues);
+template <typename A>
+void Describe(A& fields, Of<A, Failed>& message) {
+  fields.Field("exitCode", message.exit_code, limits::kExitCode);
+  fields.Field("reason", message.reason, limits::kText);
+  fields.Field("failedStep", message.failed_step, limits::kStep);
+  fields.Field("rankContinues", message.rank_continues);
 }
-template <class V>
-void Visit(Pong& m, V& v) {
-  v("waitsForPeers", m.waits_for_peers);
-  v("mayTakeLong", m.may_take_long);
+template <typename A>
+void Describe(A& fields, Of<A, Pong>& message) {
+  fields.Field("waitsForPeers", message.waits_for_peers);
+  fields.Field("mayTakeLong", message.may_take_long);
 }
-template <class V>
-void Visit(RankAssignment& m, V& v) {
-  v("round", m.round);
-  v("rank", m.rank);
-  v("world", m.world);
-  v("localRank", m.local_rank);
-  v("address", m.address);
-  v("storeHost", m.store_host);
-  v("storePort", m.store_port);
-  v("newestStep", m.newest_step);
-  v("previousEnd", m.previous_end);
-  v("hosts", m.hosts);
+template <typename A>
+void Describe(A& fields, Of<A, RankAssignment>& message) {
+  fields.Field("round", message.round);
+  fields.Field("rank", message.rank);
+  fields.Field("world", message.world);
+  fields.Field("localRank", message.local_rank);
+  fields.Field("address", message.address);
+  fields.Field("storeHost", message.store_host);
+  fields.Field("storePort", message.store_port);
+  fields.Field("newestStep", message.newest_step);
+  fields.Field("previousEnd", message.previous_end);
+  fields.Field("hosts", message.hosts);
 }
-template <class V>
-void Visit(RoundOver& m, V& v) {
-  v("round", m.round);
-  v("mode", m.mode);
+template <typename A>
+void Describe(A& fields, Of<A, RoundOver>& message) {
+  fields.Field("round", message.round);
+  fields.Number("mode", message.mode, LeaveMode::kAbort);
 }
-template <class V>
-void Visit(Stop& m, V& v) {
-  v("graceSeconds", m.grace_seconds);
+template <typename A>
+void Describe(A& fields, Of<A, Stop>& message) {
+  fields.Field("graceSeconds", message.grace_seconds);
 }
-template <class V>
-void Visit(Ping&, V&) {}
-template <class V>
-void Visit(Save&, V&) {}
-template <class V>
-void Visit(ProfileWanted& m, V& v) {
-  v("request", m.request, limits::kText);
-  v("steps", m.steps, limits::kCount);
+template <typename A>
+void Describe(A&, Of<A, Ping>&) {}
+template <typename A>
+void Describe(A&, Of<A, Save>&) {}
+template <typename A>
+void Describe(A& fields, Of<A, ProfileWanted>& message) {
+  fields.Field("request", message.request, limits::kText);
+  fields.Field("steps", message.steps, limits::kCount);
 }
-template <class V>
-void Visit(NodeDeparts& m, V& v) {
-  v("reason", m.reason, limits::kText);
-  v("deadline", m.deadline);
+template <typename A>
+void Describe(A& fields, Of<A, NodeDeparts>& message) {
+  fields.Field("reason", message.reason, limits::kText);
+  fields.Field("deadline", message.deadline);
 }
-template <class V>
-void Visit(KillProgram&, V&) {}
-template <class V>
-void Visit(StartFirst& m, V& v) {
-  v("localRank", m.local_rank);
+template <typename A>
+void Describe(A&, Of<A, KillProgram>&) {}
+template <typename A>
+void Describe(A& fields, Of<A, StartFirst>& message) {
+  fields.Field("localRank", message.local_rank);
 }
 
 }  // namespace lockstep::protocol

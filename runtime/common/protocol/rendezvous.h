@@ -221,155 +221,155 @@ struct FormationWatch {
   int64_t formation = 0;
 };
 
-template <class V>
-void Visit(FormRequest& m, V& v) {
-  v("job", m.job);
-  v("round", m.round, limits::kRound);
-  v("formation", m.formation, limits::kRound);
-  v("firstRank", m.first_rank, limits::kRank);
-  v("nproc", m.nproc, limits::kRanksOfMember);
-  v("storePort", m.store_port, limits::kPort);
-  v("step", m.step, limits::kStep);
+template <typename A>
+void Describe(A& fields, Of<A, FormRequest>& message) {
+  fields.Field("job", message.job);
+  fields.Field("round", message.round, limits::kRound);
+  fields.Field("formation", message.formation, limits::kRound);
+  fields.Field("firstRank", message.first_rank, limits::kRank);
+  fields.Field("nproc", message.nproc, limits::kRanksOfMember);
+  fields.Required("storePort", message.store_port, limits::kPort);
+  fields.Field("step", message.step, limits::kStep);
 }
-template <class V>
-void Visit(FormAnswer& m, V& v) {
-  v("formed", m.formed);
-  v("formation", m.formation, limits::kRound);
-  v("storePort", m.store_port, limits::kPortOrNone);
-  v("newestStep", m.newest_step, limits::kStep);
+template <typename A>
+void Describe(A& fields, Of<A, FormAnswer>& message) {
+  fields.Field("formed", message.formed);
+  fields.Field("formation", message.formation, limits::kRound);
+  fields.Field("storePort", message.store_port, limits::kPortOrNone);
+  fields.Field("newestStep", message.newest_step, limits::kStep);
 }
-template <class V>
-void Visit(FormationWatch& m, V& v) {
-  v("job", m.job);
-  v("round", m.round, limits::kRound);
-  v("formation", m.formation, limits::kRound);
+template <typename A>
+void Describe(A& fields, Of<A, FormationWatch>& message) {
+  fields.Field("job", message.job);
+  fields.Field("round", message.round, limits::kRound);
+  fields.Field("formation", message.formation, limits::kRound);
 }
-template <class V>
-void Visit(Member& m, V& v) {
-  v("pod", m.pod, limits::kName);
-  v("podUid", m.pod_uid, limits::kName);
-  v("slot", m.slot, limits::kSlot);
-  v("incarnation", m.incarnation, limits::kName);
+template <typename A>
+void Describe(A& fields, Of<A, Member>& message) {
+  fields.Field("pod", message.pod, limits::kName);
+  fields.Field("podUid", message.pod_uid, limits::kName);
+  fields.Field("slot", message.slot, limits::kSlot);
+  fields.Field("incarnation", message.incarnation, limits::kName);
 }
-template <class V>
-void Visit(FinishedRound& m, V& v) {
-  v("round", m.round, limits::kRound);
-  v("world", m.world, limits::kWorld);
-  v("firstRank", m.first_rank, limits::kRank);
+template <typename A>
+void Describe(A& fields, Of<A, FinishedRound>& message) {
+  fields.Field("round", message.round, limits::kRound);
+  fields.Field("world", message.world, limits::kWorld);
+  fields.Field("firstRank", message.first_rank, limits::kRank);
 }
-template <class V>
-void Visit(JoinRequest& m, V& v) {
-  v("job", m.job);
-  v("member", m.member);
-  v("address", m.address, limits::kName);
-  v("nproc", m.nproc, limits::kRanksOfMember);
-  v("storePort", m.store_port, limits::kPort);
-  v("step", m.step, limits::kStep);
-  v("lastRound", m.last_round, limits::kRound);
-  v("formPort", m.form_port, limits::kPortOrNone);
-  v("formKey", m.form_key, limits::kName);
-  v("canStartFirst", m.can_start_first);
-  v("finished", m.finished);
+template <typename A>
+void Describe(A& fields, Of<A, JoinRequest>& message) {
+  fields.Field("job", message.job);
+  fields.Field("member", message.member);
+  fields.Field("address", message.address, limits::kName);
+  fields.Field("nproc", message.nproc, limits::kRanksOfMember);
+  fields.Required("storePort", message.store_port, limits::kPort);
+  fields.Field("step", message.step, limits::kStep);
+  fields.Field("lastRound", message.last_round, limits::kRound);
+  fields.Field("formPort", message.form_port, limits::kPortOrNone);
+  fields.Field("formKey", message.form_key, limits::kName);
+  fields.Field("canStartFirst", message.can_start_first);
+  fields.Field("finished", message.finished);
 }
-template <class V>
-void Visit(JoinAnswer& m, V& v) {
-  v("state", m.state, limits::UpTo(JoinState::kCompleted));
-  v("round", m.round, limits::kRound);
-  v("world", m.world, limits::kWorld);
-  v("firstRank", m.first_rank, limits::kRank);
-  v("storeHost", m.store_host, limits::kName);
-  v("storePort", m.store_port, limits::kPortOrNone);
-  v("formPort", m.form_port, limits::kPortOrNone);
-  v("formKey", m.form_key, limits::kName);
-  v("newestStep", m.newest_step, limits::kStep);
-  v("reason", m.reason, limits::kText);
-  v("hosts", m.hosts, limits::kHosts);
-  v("previousEnd", m.previous_end, limits::kText);
-  v("standby", m.standby);
-  v("waitsFor", m.waits_for, limits::kText);
-  v("startFirst", m.start_first);
+template <typename A>
+void Describe(A& fields, Of<A, JoinAnswer>& message) {
+  fields.Number("state", message.state, JoinState::kCompleted);
+  fields.Field("round", message.round, limits::kRound);
+  fields.Field("world", message.world, limits::kWorld);
+  fields.Field("firstRank", message.first_rank, limits::kRank);
+  fields.Field("storeHost", message.store_host, limits::kName);
+  fields.Field("storePort", message.store_port, limits::kPortOrNone);
+  fields.Field("formPort", message.form_port, limits::kPortOrNone);
+  fields.Field("formKey", message.form_key, limits::kName);
+  fields.Field("newestStep", message.newest_step, limits::kStep);
+  fields.Field("reason", message.reason, limits::kText);
+  fields.Field("hosts", message.hosts, limits::kHosts);
+  fields.Field("previousEnd", message.previous_end, limits::kText);
+  fields.Field("standby", message.standby);
+  fields.Field("waitsFor", message.waits_for, limits::kText);
+  fields.Field("startFirst", message.start_first);
 }
-template <class V>
-void Visit(WatchRequest& m, V& v) {
-  v("job", m.job);
-  v("member", m.member);
-  v("round", m.round, limits::kRound);
+template <typename A>
+void Describe(A& fields, Of<A, WatchRequest>& message) {
+  fields.Field("job", message.job);
+  fields.Field("member", message.member);
+  fields.Field("round", message.round, limits::kRound);
 }
-template <class V>
-void Visit(Straggler& m, V& v) {
-  v("rank", m.rank, limits::kRank);
-  v("slowness", m.slowness, limits::kCount);
+template <typename A>
+void Describe(A& fields, Of<A, Straggler>& message) {
+  fields.Field("rank", message.rank, limits::kRank);
+  fields.Field("slowness", message.slowness, limits::kCount);
 }
-template <class V>
-void Visit(WatchAnswer& m, V& v) {
-  v("over", m.over);
-  v("mode", m.mode, limits::UpTo(LeaveMode::kAbort));
-  v("reason", m.reason, limits::kText);
-  v("stragglers", m.stragglers, limits::kOfEachRank);
-  v("save", m.save, limits::kText);
-  v("profile", m.profile);
-  v("departure", m.departure, limits::kText);
+template <typename A>
+void Describe(A& fields, Of<A, WatchAnswer>& message) {
+  fields.Field("over", message.over);
+  fields.Number("mode", message.mode, LeaveMode::kAbort);
+  fields.Field("reason", message.reason, limits::kText);
+  fields.Field("stragglers", message.stragglers, limits::kOfEachRank);
+  fields.Field("save", message.save, limits::kText);
+  fields.Field("profile", message.profile);
+  fields.Field("departure", message.departure, limits::kText);
 }
-template <class V>
-void Visit(RankReport& m, V& v) {
-  v("rank", m.rank, limits::kRank);
-  v("phase", m.phase, limits::kWord);
-  v("step", m.step, limits::kStep);
-  v("workRound", m.work_round, limits::kRound);
-  v("steps", m.steps, limits::kCount);
-  v("samples", m.samples, limits::kCount);
-  v("computeSeconds", m.compute_seconds, limits::kSeconds);
+template <typename A>
+void Describe(A& fields, Of<A, RankReport>& message) {
+  fields.Field("rank", message.rank, limits::kRank);
+  fields.Field("phase", message.phase, limits::kWord);
+  fields.Field("step", message.step, limits::kStep);
+  fields.Field("workRound", message.work_round, limits::kRound);
+  fields.Field("steps", message.steps, limits::kCount);
+  fields.Field("samples", message.samples, limits::kCount);
+  fields.Field("computeSeconds", message.compute_seconds, limits::kSeconds);
 }
-template <class V>
-void Visit(RankFailure& m, V& v) {
-  v("cause", m.cause, limits::kWord);
-  v("ranks", m.ranks, limits::kRanks);
-  v("exitCode", m.exit_code, limits::kExitCode);
-  v("detectionSeconds", m.detection_seconds, limits::kSeconds);
-  v("lastLines", m.last_lines, limits::kText);
+template <typename A>
+void Describe(A& fields, Of<A, RankFailure>& message) {
+  fields.Field("cause", message.cause, limits::kWord);
+  fields.Field("ranks", message.ranks, limits::kRanks);
+  fields.Field("exitCode", message.exit_code, limits::kExitCode);
+  fields.Field("detectionSeconds", message.detection_seconds, limits::kSeconds);
+  fields.Field("lastLines", message.last_lines, limits::kText);
 }
-template <class V>
-void Visit(Repair& m, V& v) {
-  v("formation", m.formation, limits::kRound);
-  v("reason", m.reason, limits::kText);
-  v("failure", m.failure);
-  v("unfinishedSeconds", m.unfinished_seconds, limits::kSeconds);
-  v("seconds", m.seconds, limits::kSeconds);
+template <typename A>
+void Describe(A& fields, Of<A, Repair>& message) {
+  fields.Field("formation", message.formation, limits::kRound);
+  fields.Field("reason", message.reason, limits::kText);
+  fields.Field("failure", message.failure);
+  fields.Field("unfinishedSeconds", message.unfinished_seconds, limits::kSeconds);
+  fields.Field("seconds", message.seconds, limits::kSeconds);
 }
-template <class V>
-void Visit(Heartbeat& m, V& v) {
-  v("job", m.job);
-  v("member", m.member);
-  v("round", m.round, limits::kRound);
-  v("world", m.world, limits::kWorld);
-  v("firstRank", m.first_rank, limits::kRank);
-  v("nproc", m.nproc, limits::kRanksOfMember);
-  v("ranks", m.ranks, limits::kOfEachRank);
-  v("progress", m.progress);
-  v("secondsSinceStep", m.seconds_since_step, limits::kSeconds);
-  v("checkpoint", m.checkpoint);
-  v("evaluation", m.evaluation);
-  v("profile", m.profile);
-  v("damagedCheckpoints", m.damaged_checkpoints, {.max_items = kKeptDamages});
-  v("storeAway", m.store_unavailable);
-  v("repairs", m.repairs, {.max_items = kKeptRepairs});
-  v("keepsState", m.keeps_state);
+template <typename A>
+void Describe(A& fields, Of<A, Heartbeat>& message) {
+  fields.Field("job", message.job);
+  fields.Field("member", message.member);
+  fields.Field("round", message.round, limits::kRound);
+  fields.Field("world", message.world, limits::kWorld);
+  fields.Field("firstRank", message.first_rank, limits::kRank);
+  fields.Field("nproc", message.nproc, limits::kRanksOfMember);
+  fields.Field("ranks", message.ranks, limits::kOfEachRank);
+  fields.Field("progress", message.progress);
+  fields.Field("secondsSinceStep", message.seconds_since_step, limits::kSeconds);
+  fields.Field("checkpoint", message.checkpoint);
+  fields.Field("evaluation", message.evaluation);
+  fields.Field("profile", message.profile);
+  fields.Field("damagedCheckpoints", message.damaged_checkpoints, {.max_items = kKeptDamages});
+  fields.Field("storeAway", message.store_unavailable);
+  fields.Field("repairs", message.repairs, {.max_items = kKeptRepairs});
+  fields.Field("keepsState", message.keeps_state);
 }
-template <class V>
-void Visit(BrokenReport& m, V& v) {
-  v("job", m.job);
-  v("member", m.member);
-  v("round", m.round, limits::kRound);
-  v("reason", m.reason, limits::kText);
+template <typename A>
+void Describe(A& fields, Of<A, BrokenReport>& message) {
+  fields.Field("job", message.job);
+  fields.Field("member", message.member);
+  fields.Field("round", message.round, limits::kRound);
+  fields.Field("reason", message.reason, limits::kText);
 }
-template <class V>
-void Visit(LeaveRequest& m, V& v) {
-  v("job", m.job);
-  v("member", m.member);
-  v("round", m.round, limits::kRound);
-  v("reason", m.reason, limits::UpTo(LeaveReason::kHandingOver));
-  v("detail", m.detail, limits::kText);
-  v("failure", m.failure);
+template <typename A>
+void Describe(A& fields, Of<A, LeaveRequest>& message) {
+  fields.Field("job", message.job);
+  fields.Field("member", message.member);
+  fields.Field("round", message.round, limits::kRound);
+  fields.Number("reason", message.reason, LeaveReason::kHandingOver);
+  fields.Field("detail", message.detail, limits::kText);
+  fields.Field("failure", message.failure);
 }
 
 }  // namespace lockstep::protocol

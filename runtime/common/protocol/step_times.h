@@ -29,11 +29,11 @@ struct StepTimes {
   }
 };
 
-template <class V>
-void Visit(StepTimes& m, V& v) {
+template <typename A>
+void Describe(A& fields, Of<A, StepTimes>& times) {
   constexpr std::size_t kCounts = kStepTimeBounds.size() + 1;
-  v("counts", m.counts, {.min = 0, .max = 1e15, .min_items = kCounts, .max_items = kCounts});
-  v("seconds", m.seconds, limits::kSeconds);
+  fields.Field("counts", times.counts, {.min = 0, .max = 1e15, .min_items = kCounts, .max_items = kCounts});
+  fields.Field("seconds", times.seconds, limits::kSeconds);
 }
 
 }  // namespace lockstep::protocol

@@ -1,44 +1,44 @@
 #include "runtime/common/protocol/worker_config.h"
 
+#include "runtime/common/base/fields.h"
 #include "runtime/common/base/file.h"
-#include "runtime/common/protocol/fields.h"
 
 namespace lockstep::protocol {
 
-template <class V>
-void Visit(RendezvousConfig& m, V& v) {
-  v("url", m.url);
-  v("caFile", m.ca_file);
-  v("heartbeatIntervalSeconds", m.heartbeat_interval_seconds);
-  v("heartbeatTimeoutSeconds", m.heartbeat_timeout_seconds);
-  v("joinTimeoutSeconds", m.join_timeout_seconds);
+template <typename A>
+void Describe(A& fields, Of<A, RendezvousConfig>& config) {
+  fields.Field("url", config.url);
+  fields.Field("caFile", config.ca_file);
+  fields.Field("heartbeatIntervalSeconds", config.heartbeat_interval_seconds);
+  fields.Field("heartbeatTimeoutSeconds", config.heartbeat_timeout_seconds);
+  fields.Field("joinTimeoutSeconds", config.join_timeout_seconds);
 }
-template <class V>
-void Visit(HealthConfig& m, V& v) {
-  v("firstStepTimeoutSeconds", m.first_step_timeout_seconds);
-  v("stepTimeoutSeconds", m.step_timeout_seconds);
-  v("stepTimeoutFactor", m.step_timeout_factor);
-  v("onHang", m.on_hang);
-  v("onStraggler", m.on_straggler);
-  v("instanceMetadata", m.instance_metadata);
+template <typename A>
+void Describe(A& fields, Of<A, HealthConfig>& config) {
+  fields.Field("firstStepTimeoutSeconds", config.first_step_timeout_seconds);
+  fields.Field("stepTimeoutSeconds", config.step_timeout_seconds);
+  fields.Field("stepTimeoutFactor", config.step_timeout_factor);
+  fields.Number("onHang", config.on_hang, HealthAction::kReplacePod);
+  fields.Number("onStraggler", config.on_straggler, HealthAction::kReplacePod);
+  fields.Number("instanceMetadata", config.instance_metadata, InstanceMetadata::kAzure);
 }
-template <class V>
-void Visit(WorkerConfig& m, V& v) {
-  v("version", m.version);
-  v("job", m.job);
-  v("rendezvous", m.rendezvous);
-  v("health", m.health);
-  v("nproc", m.nproc);
-  v("requestedProcessors", m.requested_processors);
-  v("requestedGpus", m.requested_gpus);
-  v("metricsPort", m.metrics_port);
-  v("logAllRanks", m.log_all_ranks);
-  v("instrumentsProgram", m.instruments_program);
-  v("checkpointFolder", m.checkpoint_folder);
-  v("rankMetricsLimit", m.rank_metrics_limit);
-  v("gracePeriodSeconds", m.grace_period_seconds);
-  v("inPlaceLimit", m.in_place_limit);
-  v("storePatienceSeconds", m.store_patience_seconds);
+template <typename A>
+void Describe(A& fields, Of<A, WorkerConfig>& config) {
+  fields.Field("version", config.version);
+  fields.Field("job", config.job);
+  fields.Field("rendezvous", config.rendezvous);
+  fields.Field("health", config.health);
+  fields.Field("nproc", config.nproc);
+  fields.Field("requestedProcessors", config.requested_processors);
+  fields.Field("requestedGpus", config.requested_gpus);
+  fields.Field("metricsPort", config.metrics_port);
+  fields.Field("logAllRanks", config.log_all_ranks);
+  fields.Field("instrumentsProgram", config.instruments_program);
+  fields.Field("checkpointFolder", config.checkpoint_folder);
+  fields.Field("rankMetricsLimit", config.rank_metrics_limit);
+  fields.Field("gracePeriodSeconds", config.grace_period_seconds);
+  fields.Field("inPlaceLimit", config.in_place_limit);
+  fields.Field("storePatienceSeconds", config.store_patience_seconds);
 }
 
 Json WorkerConfigToJson(const WorkerConfig& config) {

@@ -73,11 +73,11 @@ struct WorkerConfig {
 [[nodiscard]] Result<WorkerConfig> WorkerConfigFromJson(const Json& json);
 [[nodiscard]] Result<WorkerConfig> ReadWorkerConfig(const std::string& path);
 
-template <class V>
-void Visit(JobIdentity& m, V& v) {
-  v("namespace", m.name_space, limits::kName);
-  v("name", m.name, limits::kName);
-  v("uid", m.uid, limits::kName);
+template <typename A>
+void Describe(A& fields, Of<A, JobIdentity>& job) {
+  fields.Field("namespace", job.name_space, limits::kName);
+  fields.Field("name", job.name, limits::kName);
+  fields.Field("uid", job.uid, limits::kName);
 }
 
 }  // namespace lockstep::protocol

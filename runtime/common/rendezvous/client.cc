@@ -1,6 +1,6 @@
 #include "runtime/common/rendezvous/client.h"
 
-#include "runtime/common/protocol/fields.h"
+#include "runtime/common/base/fields.h"
 
 namespace lockstep::rendezvous {
 namespace {
@@ -26,7 +26,7 @@ Result<Json> Post(http::HttpTransport& transport, std::string_view path, const M
                   std::chrono::milliseconds timeout, std::stop_token stop) {
   http::Request request{.method = "POST",
                         .target = std::string(path),
-                        .body = DumpJson(protocol::MessageToJson(message)),
+                        .body = DumpJson(MessageToJson(message)),
                         .timeout = timeout};
   LOCKSTEP_TRY(const http::Response response, transport.Send(request, std::move(stop)));
   auto json = ParseJson(response.body);
@@ -42,35 +42,35 @@ Result<protocol::JoinAnswer> RendezvousClient::Join(const protocol::JoinRequest&
                                                     std::stop_token stop) {
   LOCKSTEP_TRY(const Json json,
                Post(transport_, protocol::kJoinPath, request, kLongPollTimeout, std::move(stop)));
-  return protocol::MessageFromJson<protocol::JoinAnswer>(json);
+  return MessageFromJson<protocol::JoinAnswer>(json);
 }
 
 Result<protocol::WatchAnswer> RendezvousClient::Watch(const protocol::WatchRequest& request,
                                                       std::stop_token stop) {
   LOCKSTEP_TRY(const Json json,
                Post(transport_, protocol::kWatchPath, request, kLongPollTimeout, std::move(stop)));
-  return protocol::MessageFromJson<protocol::WatchAnswer>(json);
+  return MessageFromJson<protocol::WatchAnswer>(json);
 }
 
 Result<protocol::FormAnswer> RendezvousClient::Form(const protocol::FormRequest& request,
                                                     std::stop_token stop) {
   LOCKSTEP_TRY(const Json json,
                Post(transport_, protocol::kFormPath, request, kLongPollTimeout, std::move(stop)));
-  return protocol::MessageFromJson<protocol::FormAnswer>(json);
+  return MessageFromJson<protocol::FormAnswer>(json);
 }
 
 Result<protocol::WatchAnswer> RendezvousClient::WatchFormation(const protocol::FormationWatch& request,
                                                                std::stop_token stop) {
   LOCKSTEP_TRY(const Json json,
                Post(transport_, protocol::kFormationWatchPath, request, kLongPollTimeout, std::move(stop)));
-  return protocol::MessageFromJson<protocol::WatchAnswer>(json);
+  return MessageFromJson<protocol::WatchAnswer>(json);
 }
 
 Result<protocol::WatchAnswer> RendezvousClient::Heartbeat(const protocol::Heartbeat& heartbeat,
                                                           std::stop_token stop) {
   LOCKSTEP_TRY(const Json json,
                Post(transport_, protocol::kHeartbeatPath, heartbeat, kShortTimeout, std::move(stop)));
-  return protocol::MessageFromJson<protocol::WatchAnswer>(json);
+  return MessageFromJson<protocol::WatchAnswer>(json);
 }
 
 Result<void> RendezvousClient::Broken(const protocol::BrokenReport& report, std::stop_token stop) {

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <optional>
 
+#include "runtime/common/base/fields.h"
 #include "runtime/common/base/strings.h"
 #include "runtime/common/protocol/damaged_checkpoints.h"
 #include "runtime/common/protocol/exit_codes.h"
-#include "runtime/common/protocol/fields.h"
 #include "runtime/common/rendezvous/round_changes.h"
 #include "runtime/common/rendezvous/spec_check.h"
 
@@ -24,7 +24,7 @@ constexpr std::string_view kStragglerCause =
 
 template <typename Message>
 http::Response Reply(const Message& message) {
-  return http::JsonResponse(200, DumpJson(protocol::MessageToJson(message)));
+  return http::JsonResponse(200, DumpJson(MessageToJson(message)));
 }
 
 http::Response EvictedReply(const protocol::Member& member) {

@@ -4,12 +4,12 @@
 #include <optional>
 #include <utility>
 
+#include "runtime/common/base/fields.h"
 #include "runtime/common/base/guard.h"
 #include "runtime/common/base/log.h"
 #include "runtime/common/base/mutex.h"
 #include "runtime/common/base/once_per_key.h"
 #include "runtime/common/base/strings.h"
-#include "runtime/common/protocol/fields.h"
 #include "runtime/common/rendezvous/job_entry.h"
 
 namespace lockstep::rendezvous {
@@ -124,7 +124,7 @@ struct RendezvousService::State {
   void Serve(const http::ServerRequest& request, http::Responder respond, Method<Message> method) {
     const auto json = ParseJson(request.body);
     if (!json.ok()) return respond(ErrorReply(400, json.error().message));
-    auto message = protocol::MessageFromJson<Message>(*json);
+    auto message = MessageFromJson<Message>(*json);
     if (!message.ok()) return respond(ErrorReply(400, message.error().message));
     if (auto elsewhere = Redirect(message->job)) return respond(std::move(*elsewhere));
     const Claim claim{http::BearerTokenOf(request), request.peer, message->job, message->member};

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/common/protocol/fields.h"
+#include "runtime/common/base/fields.h"
 #include "runtime/common/protocol/rendezvous.h"
 
 namespace lockstep::bench {
@@ -63,7 +63,7 @@ class Connection {
     request.set(beast::http::field::host, "localhost");
     request.set(beast::http::field::authorization, "Bearer bench");
     request.set(beast::http::field::content_type, "application/json");
-    request.body() = DumpJson(protocol::MessageToJson(message));
+    request.body() = DumpJson(MessageToJson(message));
     request.prepare_payload();
     queue_.push_back({std::move(request), std::move(handler)});
     if (queue_.size() == 1) Send();
@@ -166,7 +166,7 @@ class Member {
   std::optional<Message> Parse(int status, const std::string& body) {
     const auto json = ParseJson(body);
     if (status == 200 && json.ok()) {
-      auto message = protocol::MessageFromJson<Message>(*json);
+      auto message = MessageFromJson<Message>(*json);
       if (message.ok()) return std::move(message).value();
     }
     Fail();

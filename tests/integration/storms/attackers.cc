@@ -14,8 +14,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "runtime/common/base/fields.h"
 #include "runtime/common/base/pause.h"
-#include "runtime/common/protocol/fields.h"
 #include "runtime/common/protocol/rendezvous.h"
 
 namespace lockstep::testing {
@@ -104,7 +104,7 @@ void TokenFlood::SendOverOneConnection(const std::stop_token& stop, int number, 
                                  .member = {.pod = "nobody", .slot = 0}};
   beast::http::request<beast::http::string_body> request(beast::http::verb::post, "/v1/heartbeat", 11);
   request.set(beast::http::field::host, "localhost");
-  request.body() = DumpJson(protocol::MessageToJson(beat));
+  request.body() = DumpJson(MessageToJson(beat));
   request.prepare_payload();
   beast::flat_buffer buffer;
   const std::string prefix = "Bearer bad-" + std::to_string(number) + "-";

@@ -10,7 +10,7 @@
 
 #include "operator/reconcile/goodput.h"
 #include "operator/reconcile/plan.h"
-#include "runtime/common/protocol/fields.h"
+#include "runtime/common/base/fields.h"
 #include "runtime/common/rendezvous/job_entry.h"
 #include "tests/support/job_world.h"
 
@@ -177,8 +177,7 @@ class FaultyJob {
       Send([this, beat](rendezvous::Outbox& outbox) {
         entry_->Heartbeat(
             beat, [](auto) {}, moment(), outbox);
-        const auto answer =
-            protocol::MessageFromJson<protocol::WatchAnswer>(*ParseJson(outbox.back().second.body));
+        const auto answer = MessageFromJson<protocol::WatchAnswer>(*ParseJson(outbox.back().second.body));
         is_over_ = is_over_ || (answer.ok() && answer->over);
       });
     }

@@ -8,7 +8,7 @@
 #include <optional>
 #include <random>
 
-#include "runtime/common/protocol/fields.h"
+#include "runtime/common/base/fields.h"
 #include "tests/support/fake_clock.h"
 
 namespace lockstep::launch {
@@ -35,13 +35,13 @@ class FormationHostTest : public ::testing::Test {
         .method = "POST",
         .path = std::string(path),
         .headers = {{"authorization", "Bearer " + (key.empty() ? host_.key() : key)}},
-        .body = DumpJson(protocol::MessageToJson(message))};
+        .body = DumpJson(MessageToJson(message))};
     host_.Handle(request, [answer](const http::Response& response) {
       answer->status = response.status;
       if (response.status != 200) return;
       const Json json = ParseJson(response.body).value();
-      answer->form = protocol::MessageFromJson<protocol::FormAnswer>(json).value();
-      answer->watch = protocol::MessageFromJson<protocol::WatchAnswer>(json).value();
+      answer->form = MessageFromJson<protocol::FormAnswer>(json).value();
+      answer->watch = MessageFromJson<protocol::WatchAnswer>(json).value();
     });
     return answer;
   }

@@ -9,7 +9,7 @@
 #include <random>
 #include <tuple>
 
-#include "runtime/common/protocol/fields.h"
+#include "runtime/common/base/fields.h"
 #include "runtime/common/rendezvous/service.h"
 #include "runtime/launch/formation_host.h"
 #include "runtime/launch/supervision.h"
@@ -129,7 +129,7 @@ class Model {
   static Result<Message> AnswerOf(const Exchange& exchange) {
     const http::Response& response = **exchange.answer;
     if (response.status != 200) return Error{ErrorCode::kUnavailable, response.body};
-    return protocol::MessageFromJson<Message>(ParseJson(response.body).value());
+    return MessageFromJson<Message>(ParseJson(response.body).value());
   }
   void AnswerJoin(Pod& pod) {
     const auto answer = AnswerOf<protocol::JoinAnswer>(*pod.join);
@@ -152,7 +152,7 @@ class Model {
   void Beat(Pod& pod) {
     const protocol::Heartbeat beat = pod.supervision.CurrentHeartbeat();
     std::optional<Exchange> exchange{
-        {.path = std::string(protocol::kHeartbeatPath), .body = DumpJson(protocol::MessageToJson(beat))}};
+        {.path = std::string(protocol::kHeartbeatPath), .body = DumpJson(MessageToJson(beat))}};
     Take(exchange);
     const auto answer = AnswerOf<protocol::WatchAnswer>(*exchange);
     Execute(pod, pod.supervision.On(HeartbeatAnswered{beat.round, answer}, clock_.Steady()));
@@ -178,11 +178,11 @@ class Model {
         protocol::JoinRequest request = join->request;
         request.form_port = 1;
         request.form_key = pod.formations.key();
-        pod.join = Exchange{.path = std::string(protocol::kJoinPath),
-                            .body = DumpJson(protocol::MessageToJson(request))};
+        pod.join =
+            Exchange{.path = std::string(protocol::kJoinPath), .body = DumpJson(MessageToJson(request))};
       } else if (const auto* form = std::get_if<StartForming>(&action)) {
         pod.form = Exchange{.path = std::string(protocol::kFormPath),
-                            .body = DumpJson(protocol::MessageToJson(form->request)),
+                            .body = DumpJson(MessageToJson(form->request)),
                             .key = form->at.key};
       } else if (const auto* host = std::get_if<HostFormations>(&action)) {
         pod.formations.Host(host->round, host->world);

@@ -17,10 +17,10 @@
 #include <set>
 #include <thread>
 
+#include "runtime/common/base/fields.h"
 #include "runtime/common/base/file.h"
 #include "runtime/common/base/pause.h"
 #include "runtime/common/http/cpprest_transport.h"
-#include "runtime/common/protocol/fields.h"
 #include "runtime/common/rendezvous/client.h"
 #include "runtime/common/rendezvous/service.h"
 #include "runtime/launch/formation_host.h"
@@ -55,31 +55,43 @@ class Chance {
 // Changes one field in `rarity`, mostly within its limits, so that the message is accepted.
 class Scrambler {
  public:
+  static constexpr bool kReading = true;
+
   Scrambler(Chance& chance, int rarity) : chance_(chance), rarity_(rarity) {}
 
+  template <typename E>
+  void Number(std::string_view key, E& value, E last) {
+    auto number = static_cast<int>(value);
+    Field(key, number, {.min = 0, .max = static_cast<double>(last)});
+    value = static_cast<E>(number);
+  }
+
   template <typename T>
-  void operator()(std::string_view, T& value, const Limits& limits = {}) {
-    if constexpr (requires(Scrambler & nested) { Visit(value, nested); }) {
-      Visit(value, *this);
+  void Required(std::string_view key, T& value, const Limits& limits) {
+    Field(key, value, limits);
+  }
+
+  template <typename T>
+  void Field(std::string_view, T& value, const Limits& limits = {}) {
+    if constexpr (requires(Scrambler & nested) { Describe(nested, value); }) {
+      Describe(*this, value);
     } else if (!chance_.OneIn(rarity_)) {
       return;
     } else if constexpr (std::is_same_v<T, bool>) {
       value = !value;
-    } else if constexpr (std::is_enum_v<T>) {
-      value = static_cast<T>(Number<int>(limits));
     } else if constexpr (std::is_arithmetic_v<T>) {
-      value = Number<T>(limits);
+      value = AnyNumber<T>(limits);
     } else if constexpr (std::is_same_v<T, std::string>) {
       const std::size_t longest = limits.max_length.value_or(100);
       value = std::string(chance_.Of<std::size_t>({0, 1, longest, longest + 1}),
                           chance_.Of<char>({'x', '"', '\n'}));
     } else if constexpr (std::is_same_v<T, std::vector<int64_t>>) {
-      value.assign(Count(limits), Number<int64_t>(limits));
+      value.assign(Count(limits), AnyNumber<int64_t>(limits));
     } else if constexpr (std::is_same_v<T, std::map<std::string, double>>) {
-      value["phase"] = Number<double>(limits);
+      value["phase"] = AnyNumber<double>(limits);
     } else {
       value.resize(Count(limits));
-      for (auto& entry : value) Visit(entry, *this);
+      for (auto& entry : value) Describe(*this, entry);
     }
   }
 
@@ -89,7 +101,7 @@ class Scrambler {
     return chance_.Of<std::size_t>({0, 1, 2, most, most + 1});
   }
   template <typename T>
-  T Number(const Limits& limits) {
+  T AnyNumber(const Limits& limits) {
     const double min = limits.min.value_or(-1e9);
     const double max = limits.max.value_or(1e9);
     if (!chance_.OneIn(5))
@@ -167,18 +179,17 @@ class RendezvousFuzz : public ::testing::Test {
   void Send(Chance& chance, http::HttpTransport& transport, std::string_view path, Message message) {
     const protocol::JobIdentity job = message.job;
     Scrambler scrambler(chance, chance.Of<int>({1'000'000, 40, 15, 4}));
-    Visit(message, scrambler);
+    Describe(scrambler, message);
     if (!chance.OneIn(50)) message.job = job;
     const auto answer = transport.Send({.method = "POST",
                                         .target = std::string(path),
-                                        .body = DumpJson(protocol::MessageToJson(message)),
+                                        .body = DumpJson(MessageToJson(message)),
                                         .timeout = std::chrono::milliseconds(chance.Of<int>({5, 20}))},
                                        {});
     ++sent_;
     if (!answer.ok()) return;  // usually a long poll
     ++answers_.at(static_cast<std::size_t>(std::min(answer->status / 100, 5)));
-    EXPECT_NE(answer->status, 500) << path << " "
-                                   << DumpJson(protocol::MessageToJson(message)).substr(0, 2000);
+    EXPECT_NE(answer->status, 500) << path << " " << DumpJson(MessageToJson(message)).substr(0, 2000);
   }
 
   void SendOne(Chance& chance) {

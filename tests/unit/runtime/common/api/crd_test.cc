@@ -79,8 +79,7 @@ class SchemaWriter {
       Fact(path, "type", "integer or string");
     } else if constexpr (std::is_enum_v<T>) {
       Fact(path, "type", "string");
-      Fact(path, "enum",
-           Json(std::vector<std::string>(std::begin(EnumNames<T>::values), std::end(EnumNames<T>::values))));
+      Fact(path, "enum", Json(WordsOf(T{})));
     } else if constexpr (std::is_same_v<T, WallTime>) {
       Fact(path, "type", "string");
       Fact(path, "format", "date-time");

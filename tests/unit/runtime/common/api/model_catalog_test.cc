@@ -37,7 +37,7 @@ TEST(ModelCatalog, HasTheFieldsOfEachModelWithTheirDefaults) {
 }
 
 TEST(ModelCatalog, SaysOfEachFormatWhatLearnsFromIt) {
-  for (const std::string_view format : EnumNames<DataFormat>::values) {
+  for (const std::string_view format : WordsOf(DataFormat{})) {
     const std::vector<ModelEntry> models = ModelCatalog();
     EXPECT_TRUE(std::any_of(models.begin(), models.end(), [&](const ModelEntry& entry) {
       return std::string(entry.samples).find(format) != std::string::npos;
@@ -47,12 +47,12 @@ TEST(ModelCatalog, SaysOfEachFormatWhatLearnsFromIt) {
 }
 
 TEST(ModelCatalog, HoldsEachModelOnce) {
-  for (std::size_t i = 0; i < std::size(EnumNames<ModelName>::values); ++i) {
+  for (std::size_t i = 0; i < WordsOf(ModelName{}).size(); ++i) {
     const std::vector<ModelEntry> models = ModelCatalog();
     EXPECT_EQ(std::count_if(models.begin(), models.end(),
                             [&](const ModelEntry& entry) { return entry.name == static_cast<ModelName>(i); }),
               1)
-        << EnumNames<ModelName>::values[i];
+        << WordsOf(ModelName{})[i];
   }
 }
 

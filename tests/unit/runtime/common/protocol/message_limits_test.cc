@@ -8,7 +8,7 @@
 #include <array>
 #include <limits>
 
-#include "runtime/common/protocol/fields.h"
+#include "runtime/common/base/fields.h"
 #include "runtime/common/protocol/rank_control.h"
 #include "runtime/common/protocol/rendezvous.h"
 
@@ -17,27 +17,43 @@ namespace {
 
 using IntLimits = std::numeric_limits<int64_t>;
 
-struct Field {
+struct MessageField {
   std::string path;  // a JSON pointer
   std::string key;
   Limits limits;
   bool is_text = false;
   bool is_list = false;
   bool is_whole = false;  // an integer, or integers
+  bool is_required = false;
 };
 
 // Lists the fields of a message. A list of messages has one entry, so that its fields are listed as well.
 class FieldLister {
  public:
-  FieldLister(std::string path, std::vector<Field>& fields) : path_(std::move(path)), fields_(fields) {}
+  static constexpr bool kReading = true;
+
+  FieldLister(std::string path, std::vector<MessageField>& fields)
+      : path_(std::move(path)), fields_(fields) {}
+
+  template <typename E>
+  void Number(std::string_view key, E&, E last) {
+    int number = 0;
+    Field(key, number, {.min = 0, .max = static_cast<double>(last)});
+  }
 
   template <typename T>
-  void operator()(std::string_view key, T& value, const Limits& limits = {}) {
+  void Required(std::string_view key, T& value, const Limits& limits) {
+    Field(key, value, limits);
+    fields_.back().is_required = true;
+  }
+
+  template <typename T>
+  void Field(std::string_view key, T& value, const Limits& limits = {}) {
     const std::string path = path_ + "/" + std::string(key);
-    Field field{.path = path, .key = std::string(key), .limits = limits};
-    if constexpr (requires(FieldLister & nested) { Visit(value, nested); }) {
+    MessageField field{.path = path, .key = std::string(key), .limits = limits};
+    if constexpr (requires(FieldLister & nested) { Describe(nested, value); }) {
       FieldLister nested(path, fields_);
-      Visit(value, nested);
+      Describe(nested, value);
       return;
     } else if constexpr (std::is_same_v<T, bool>) {
       return;
@@ -49,19 +65,19 @@ class FieldLister {
       field.is_list = field.is_text = true;
     } else if constexpr (std::is_same_v<T, std::map<std::string, double>>) {
       value["phase"] = 1;
-    } else if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T>) {
+    } else if constexpr (std::is_arithmetic_v<T>) {
       field.is_whole = !std::is_floating_point_v<T>;
     } else {
       field.is_list = true;
       FieldLister nested(path + "/0", fields_);
-      Visit(value.emplace_back(), nested);
+      Describe(nested, value.emplace_back());
     }
     fields_.push_back(field);
   }
 
  private:
   std::string path_;
-  std::vector<Field>& fields_;
+  std::vector<MessageField>& fields_;
 };
 
 // A measurement of the training may be any finite number, and JSON has no others.
@@ -72,7 +88,7 @@ bool IsMeasurement(const std::string& key) {
 }
 
 // Values that the field must reject.
-std::vector<Json> HostileValues(const Field& field) {
+std::vector<Json> HostileValues(const MessageField& field) {
   const std::string too_long(field.limits.max_length.value_or(0) + 1, 'x');
   if (field.is_text && !field.is_list) return {too_long, -1};
   std::vector<Json> numbers;
@@ -111,10 +127,10 @@ class MessageNames {
  public:
   template <typename Message>
   static std::string GetName(int index) {
-    std::vector<Field> fields;
+    std::vector<MessageField> fields;
     FieldLister lister("", fields);
     Message message{};
-    Visit(message, lister);
+    Describe(lister, message);
     return std::to_string(index) + "_" + fields.front().key;
   }
 };
@@ -122,20 +138,24 @@ class MessageNames {
 TYPED_TEST_SUITE(MessageLimits, Messages, MessageNames);
 
 TYPED_TEST(MessageLimits, EveryFieldHasSomeAndIsRefusedOutsideOfThem) {
-  std::vector<Field> fields;
+  std::vector<MessageField> fields;
   FieldLister lister("", fields);
   TypeParam message{};
-  Visit(message, lister);
+  Describe(lister, message);
   Json valid = MessageToJson(message);
-  for (const Field& field : fields) {
-    const bool is_port = field.limits.min == 1;
-    if (is_port) valid[Json::json_pointer(field.path)] = 1;
+  for (const MessageField& field : fields) {
+    if (field.is_required) valid[Json::json_pointer(field.path)] = 1;
   }
   ASSERT_TRUE(MessageFromJson<TypeParam>(valid).ok()) << MessageFromJson<TypeParam>(valid).error().message;
-  for (const Field& field : fields) {
+  for (const MessageField& field : fields) {
     const std::vector<Json> hostile = HostileValues(field);
     EXPECT_TRUE(!hostile.empty() || IsMeasurement(field.key)) << field.path << " has no limits";
     EXPECT_TRUE(!field.is_list || field.limits.max_items) << field.path << " may have any length";
+    if (field.is_required) {
+      Json without = valid;
+      without.erase(field.key);
+      EXPECT_EQ(MessageFromJson<TypeParam>(without).error().message, field.key + ": is required");
+    }
     for (const Json& value : hostile) {
       Json json = valid;
       json[Json::json_pointer(field.path)] = value;

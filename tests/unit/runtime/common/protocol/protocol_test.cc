@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
+#include "runtime/common/base/fields.h"
 #include "runtime/common/protocol/damaged_checkpoints.h"
-#include "runtime/common/protocol/fields.h"
 #include "runtime/common/protocol/last_report.h"
 #include "runtime/common/protocol/rank_control.h"
 #include "runtime/common/protocol/rendezvous.h"

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <malloc.h>
 
-#include "runtime/common/protocol/fields.h"
+#include "runtime/common/base/fields.h"
 
 namespace lockstep::rendezvous {
 namespace {
@@ -59,7 +59,7 @@ TEST_F(JobEntryTest, TheMemberWithRankZeroGetsTheAddressesOfAll) {
     entry.Join(
         {.member = MemberOf(slot), .address = "10.0.0." + std::to_string(slot)},
         [&answers, slot](const http::Response& response) {
-          answers[slot] = *protocol::MessageFromJson<protocol::JoinAnswer>(*ParseJson(response.body));
+          answers[slot] = *MessageFromJson<protocol::JoinAnswer>(*ParseJson(response.body));
         },
         now_, outbox_);
   }
@@ -94,7 +94,7 @@ TEST_F(JobEntryTest, AMemberWhoseNodeDepartsLearnsItFromItsHeartbeat) {
     entry_.Heartbeat(
         {.member = MemberOf(slot), .round = 1},
         [&found](const http::Response& response) {
-          found = *protocol::MessageFromJson<protocol::WatchAnswer>(*ParseJson(response.body));
+          found = *MessageFromJson<protocol::WatchAnswer>(*ParseJson(response.body));
         },
         now_, outbox_);
     for (auto& [respond, response] : std::exchange(outbox_, {})) respond(response);
@@ -121,7 +121,7 @@ TEST_F(JobEntryTest, SaysWhatTheJobWaitsForWhileNoRoundRuns) {
       (void)Advance();
     }
     for (auto& [respond, response] : std::exchange(outbox_, {})) respond(response);
-    return protocol::MessageFromJson<protocol::JoinAnswer>(*ParseJson(body)).value();
+    return MessageFromJson<protocol::JoinAnswer>(*ParseJson(body)).value();
   };
   const protocol::JoinAnswer standby = ask(2);
   EXPECT_TRUE(standby.standby);
@@ -140,8 +140,7 @@ TEST_F(JobEntryTest, KeepsOneWatchOfAMemberAndAnswersTheOneBeforeIt) {
   }
   const auto answers = std::exchange(outbox_, {});
   EXPECT_EQ(answers.size(), 2 * 999U);
-  EXPECT_FALSE(
-      protocol::MessageFromJson<protocol::WatchAnswer>(*ParseJson(answers.back().second.body))->over);
+  EXPECT_FALSE(MessageFromJson<protocol::WatchAnswer>(*ParseJson(answers.back().second.body))->over);
   RankDies(1);
   EXPECT_EQ(outbox_.size(), 3U) << "the leave, and both watches";
 }
@@ -172,7 +171,7 @@ TEST_F(JobEntryTest, BelievesASurvivorThatMadeStepsSinceTheLastHeartbeat) {
 TEST_F(JobEntryTest, AsksForACheckpointUntilThereIsOne) {
   const auto asked = [&](int64_t step, const protocol::Saved& saved = {}) {
     (void)Beat({.round = 1, .step = step}, saved);
-    return protocol::MessageFromJson<protocol::WatchAnswer>(*ParseJson(outbox_.back().second.body))->save;
+    return MessageFromJson<protocol::WatchAnswer>(*ParseJson(outbox_.back().second.body))->save;
   };
   const protocol::Saved old{.step = 40, .uri = "step-40"};
   EXPECT_EQ(asked(42, old), "");
@@ -194,8 +193,7 @@ TEST_F(JobEntryTest, AsksForAProfileUntilAllKnowItsSteps) {
   const auto asked = [&](const protocol::ProfileAgreed& agreed) {
     entry_.Heartbeat(
         {.member = MemberOf(0), .round = 1, .profile = agreed}, [](auto) {}, now_, outbox_);
-    const auto answer =
-        protocol::MessageFromJson<protocol::WatchAnswer>(*ParseJson(outbox_.back().second.body));
+    const auto answer = MessageFromJson<protocol::WatchAnswer>(*ParseJson(outbox_.back().second.body));
     return answer->profile.request + ":" + std::to_string(answer->profile.steps);
   };
   EXPECT_EQ(asked({}), ":0");
@@ -223,8 +221,7 @@ TEST_F(JobEntryTest, DoesNotRepeatAProfileAfterTheHostWasReplaced) {
   JobEntry restarted({"ns", "job", "uid"}, settings);
   restarted.Heartbeat(
       {.member = MemberOf(0), .round = 1, .profile = {"5", 42, 46}}, [](auto) {}, now_, outbox_);
-  const auto answer =
-      protocol::MessageFromJson<protocol::WatchAnswer>(*ParseJson(outbox_.back().second.body));
+  const auto answer = MessageFromJson<protocol::WatchAnswer>(*ParseJson(outbox_.back().second.body));
   EXPECT_EQ(answer->profile.request, "");
 }
 
@@ -397,7 +394,7 @@ TEST(JobEntryOfAProgram, DismissesTheOthersWhenOneEndIsEnough) {
   outbox.clear();
   join(1, 1, 0);
   ASSERT_EQ(outbox.size(), 1U);
-  const auto answer = protocol::MessageFromJson<protocol::JoinAnswer>(*ParseJson(outbox[0].second.body));
+  const auto answer = MessageFromJson<protocol::JoinAnswer>(*ParseJson(outbox[0].second.body));
   ASSERT_TRUE(answer.ok());
   EXPECT_EQ(answer->state, protocol::JoinState::kCompleted);
   EXPECT_TRUE(entry.View().changes.empty()) << "no round broke";
@@ -405,8 +402,7 @@ TEST(JobEntryOfAProgram, DismissesTheOthersWhenOneEndIsEnough) {
 
 TEST_F(JobEntryTest, SaysInTheNextRoundHowTheOneBeforeEnded) {
   const auto newest_answer = [&] {
-    return std::move(protocol::MessageFromJson<protocol::JoinAnswer>(*ParseJson(outbox_.back().second.body)))
-        .value();
+    return std::move(MessageFromJson<protocol::JoinAnswer>(*ParseJson(outbox_.back().second.body))).value();
   };
   EXPECT_EQ(newest_answer().previous_end, "") << "there was none";
   entry_.Leave(
@@ -456,7 +452,7 @@ class StragglerEntryTest : public JobEntryTest {
                                  .compute_seconds = static_cast<double>(rank == 1 ? 3 * steps : steps)}}},
                      {}, now_, outbox_);
     const Json reply = *ParseJson(outbox_.back().second.body);
-    return protocol::MessageFromJson<protocol::WatchAnswer>(reply)->stragglers;
+    return MessageFromJson<protocol::WatchAnswer>(reply)->stragglers;
   }
   void MakeSteps(int64_t round) {
     for (int64_t steps = 0; steps <= 4; ++steps) {

@@ -11,9 +11,9 @@
 #include <stdexcept>
 #include <thread>
 
+#include "runtime/common/base/fields.h"
 #include "runtime/common/base/strings.h"
 #include "runtime/common/http/cpprest_transport.h"
-#include "runtime/common/protocol/fields.h"
 #include "runtime/common/rendezvous/client.h"
 #include "tests/support/fake_clock.h"
 
@@ -204,7 +204,7 @@ TEST_F(ServiceTest, AfterCompletionTheAnswerToAJoinIsCompleted) {
 }
 
 TEST_F(ServiceTest, WhatCannotBeDecidedNowIsNoRefusal) {
-  const Json beat = protocol::MessageToJson(protocol::Heartbeat{.job = job_, .member = MemberOf(8)});
+  const Json beat = MessageToJson(protocol::Heartbeat{.job = job_, .member = MemberOf(8)});
   const auto answer =
       transport_->Send({.method = "POST", .target = "/v1/heartbeat", .body = DumpJson(beat)}, {});
   ASSERT_TRUE(answer.ok());
@@ -233,7 +233,7 @@ TEST_F(ServiceTest, NamesTheHostOfAJobThatAnotherReplicaHosts) {
   http::Response answer;
   const http::ServerRequest request{.method = "POST",
                                     .path = std::string(protocol::kJoinPath),
-                                    .body = DumpJson(protocol::MessageToJson(RequestOf(0)))};
+                                    .body = DumpJson(MessageToJson(RequestOf(0)))};
   const auto respond = [&](http::Response response) { answer = std::move(response); };
   service.Handle(request, respond);
   EXPECT_EQ(answer.status, 421);
@@ -326,7 +326,7 @@ TEST_F(ServiceTest, AnExceptionOnAThreadOfTheAuthorizerIsAnswered) {
   };
   service.Handle({.method = "POST",
                   .path = std::string(protocol::kJoinPath),
-                  .body = DumpJson(protocol::MessageToJson(RequestOf(0)))},
+                  .body = DumpJson(MessageToJson(RequestOf(0)))},
                  respond);
   EXPECT_EQ(status.get_future().get(), 200) << "it has its place before others are notified";
   threads.clear();  // joins: the exception came after the answer
@@ -335,10 +335,10 @@ TEST_F(ServiceTest, AnExceptionOnAThreadOfTheAuthorizerIsAnswered) {
 // From a pod of the job with a valid token.
 TEST_F(ServiceTest, NumbersThatCannotBeAreRefusedByNameAndChangeNothing) {
   FormRound();
-  const Json join = protocol::MessageToJson(RequestOf(1));
-  const Json beat = protocol::MessageToJson(
+  const Json join = MessageToJson(RequestOf(1));
+  const Json beat = MessageToJson(
       protocol::Heartbeat{.job = job_, .member = MemberOf(1), .round = 1, .world = 2, .first_rank = 1});
-  const Json leave = protocol::MessageToJson(protocol::LeaveRequest{.job = job_, .member = MemberOf(1)});
+  const Json leave = MessageToJson(protocol::LeaveRequest{.job = job_, .member = MemberOf(1)});
   struct Case {
     std::string_view path;
     const Json& message;

@@ -1,14 +1,14 @@
 #pragma once
-// One description per struct serves reading, writing and the comparison with the CRD. A struct supports this
-// with a function
+// One description per struct serves reading and writing it, and whatever else visits its fields. A struct
+// supports this with a function
 //
 //   template <typename A>
 //   void Describe(A& fields, Of<A, OptimizerSpec>& spec) {
 //     fields.Field("learningRate", spec.learning_rate, {.above = 0, .max = 1000});
 //   }
 //
-// that is found by argument-dependent lookup. A is FieldReader, FieldWriter, or the schema writer of the
-// drift test. Private to this folder and its tests. Pure.
+// that is found by argument-dependent lookup. A is FieldReader or FieldWriter, or a lister of fields such as
+// the one that tests compare with the CRD. Pure.
 
 #include <cmath>
 #include <concepts>
@@ -21,17 +21,22 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/common/api/enum_text.h"
 #include "runtime/common/base/clock.h"
+#include "runtime/common/base/enum_text.h"
 #include "runtime/common/base/json.h"
 #include "runtime/common/base/limits.h"
 #include "runtime/common/base/strings.h"
 #include "runtime/common/base/time_text.h"
 
-namespace lockstep::api {
+namespace lockstep {
 
-template <typename A, typename T>
-using Of = std::conditional_t<A::kReading, T, const T>;
+enum class DocumentKind {
+  // Between people and programs: an unknown field or word is an error, and empty fields are not written.
+  kResource,
+  // Between programs, whose versions may differ: unknown fields and words are ignored. All fields are written,
+  // and a text that is too long is truncated, because the reader would reject the whole message.
+  kMessage,
+};
 
 template <typename T>
 struct IsOptional : std::false_type {};
@@ -50,7 +55,10 @@ concept IntOrWord = requires(const T value, T& target, const Json& json) {
 };
 
 using TextMap = std::map<std::string, std::string>;
+using NumberMap = std::map<std::string, double>;
 
+// Absent and null fields leave the target unchanged.
+template <DocumentKind kind>
 class FieldReader {
  public:
   static constexpr bool kReading = true;
@@ -73,6 +81,8 @@ class FieldReader {
       ReadTime(key, target);
     } else if constexpr (std::is_same_v<T, TextMap>) {
       ReadTextMap(key, target, limits);
+    } else if constexpr (std::is_same_v<T, NumberMap>) {
+      ReadNumberMap(key, target, limits);
     } else if constexpr (std::is_same_v<T, Json>) {
       target = reader_.Object(key).json();
     } else if constexpr (IsVector<T>::value) {
@@ -98,14 +108,24 @@ class FieldReader {
     Field(key, target);
   }
 
-  void RejectUnknownKeys() { reader_.RejectUnknownKeys(); }
+  // An enum that travels as its number, from 0 to that of `last`.
+  template <typename E>
+  void Number(std::string_view key, E& target, E last) {
+    auto number = static_cast<int32_t>(target);
+    Field(key, number, {.min = 0, .max = static_cast<double>(last)});
+    target = static_cast<E>(number);
+  }
+
+  void Finish() {
+    if constexpr (kind == DocumentKind::kResource) reader_.RejectUnknownKeys();
+  }
 
  private:
   template <typename T>
   void ReadStruct(JsonReader reader, T& target) {
     FieldReader fields(std::move(reader), violations_);
     Describe(fields, target);
-    fields.RejectUnknownKeys();
+    fields.Finish();
   }
 
   // False if the value has another type, which is reported already, so its limits are not checked.
@@ -122,7 +142,7 @@ class FieldReader {
     if (!ReadPlain(key, name)) return;
     if (const std::optional<E> value = EnumFromName<E>(name)) {
       target = *value;
-    } else {
+    } else if constexpr (kind == DocumentKind::kResource) {
       reader_.Violation(key, "must be " + EnumChoices<E>() + ", not \"" + Truncate(name, 80) + "\"");
     }
   }
@@ -143,8 +163,21 @@ class FieldReader {
         reader_.Violation(key, "must map text to text, see " + Truncate(name, 80));
         continue;
       }
-      target[name] = value.get<std::string>();
+      target[name] = value.template get<std::string>();
       reader_.CheckLength(std::string(key) + "." + Truncate(name, 80), target[name], limits);
+    }
+    reader_.CheckCount(key, target.size(), limits);
+  }
+
+  // Non-finite numbers were written as null.
+  void ReadNumberMap(std::string_view key, NumberMap& target, const Limits& limits) {
+    const JsonReader object = reader_.Object(key);
+    target.clear();
+    for (const auto& [name, number] : object.json().items()) {
+      reader_.CheckLength(key, name, limits);
+      if (!number.is_number()) continue;
+      target[name] = number.template get<double>();
+      Check(key, target[name], limits);
     }
     reader_.CheckCount(key, target.size(), limits);
   }
@@ -201,6 +234,7 @@ class FieldReader {
   std::vector<std::string>& violations_;
 };
 
+template <DocumentKind kind>
 class FieldWriter {
  public:
   static constexpr bool kReading = false;
@@ -210,9 +244,13 @@ class FieldWriter {
   explicit FieldWriter(int significant_digits = 17) : significant_digits_(significant_digits) {}
 
   template <typename T>
-  void Field(std::string_view key, const T& value, const Limits& = {}) {
+  void Field(std::string_view key, const T& value, const Limits& limits = {}) {
     Json json = ToJson(value);
-    if (!json.is_null()) json_[std::string(key)] = std::move(json);
+    if (kOmitsEmpty && json.is_null()) return;
+    if constexpr (kind == DocumentKind::kMessage && std::is_same_v<T, std::string>) {
+      if (limits.max_length && value.size() > *limits.max_length) json = Truncate(value, *limits.max_length);
+    }
+    json_[std::string(key)] = std::move(json);
   }
   template <typename T>
   void Required(std::string_view key, const T& value, const Limits& = {}) {
@@ -223,11 +261,17 @@ class FieldWriter {
   void Section(std::string_view key, const T& value, bool active, std::string_view) {
     if (active) Field(key, value);
   }
+  template <typename E>
+  void Number(std::string_view key, E value, E) {
+    json_[std::string(key)] = static_cast<int32_t>(value);
+  }
 
   [[nodiscard]] Json Take() { return std::move(json_); }
 
  private:
-  // null: leave the field out.
+  static constexpr bool kOmitsEmpty = kind == DocumentKind::kResource;
+
+  // null: leave the field out of a resource.
   template <typename T>
   Json ToJson(const T& value) {
     if constexpr (IsOptional<T>::value) {
@@ -240,12 +284,13 @@ class FieldWriter {
       return FormatTime(value);
     } else if constexpr (std::is_same_v<T, Json>) {
       return value;
-    } else if constexpr (std::is_same_v<T, std::string> || std::is_same_v<T, TextMap>) {
-      return value.empty() ? Json() : Json(value);
+    } else if constexpr (std::is_same_v<T, std::string> || std::is_same_v<T, TextMap> ||
+                         std::is_same_v<T, NumberMap>) {
+      return kOmitsEmpty && value.empty() ? Json() : Json(value);
     } else if constexpr (std::is_same_v<T, std::vector<int64_t>>) {
       return value;  // even empty: "no hidden layers" differs from the default
     } else if constexpr (IsVector<T>::value) {
-      Json list;
+      Json list = kOmitsEmpty ? Json() : Json::array();
       for (const auto& entry : value) list.push_back(ToJson(entry));
       return list;
     } else if constexpr (std::is_floating_point_v<T>) {
@@ -270,21 +315,35 @@ class FieldWriter {
   Json json_ = Json::object();
 };
 
-// Reads a whole object of type T at `path`.
-template <typename T>
+// Reads an object of type T at `path`.
+template <typename T, DocumentKind kind = DocumentKind::kResource>
 [[nodiscard]] T ReadFields(const Json& json, const std::string& path, std::vector<std::string>& violations) {
-  T value;
-  FieldReader fields(JsonReader(json, path, violations), violations);
+  T value{};
+  FieldReader<kind> fields(JsonReader(json, path, violations), violations);
   Describe(fields, value);
-  fields.RejectUnknownKeys();
+  fields.Finish();
   return value;
 }
 
-template <typename T>
+template <typename T, DocumentKind kind = DocumentKind::kResource>
 [[nodiscard]] Json WriteFields(const T& value, int significant_digits = 17) {
-  FieldWriter fields(significant_digits);
+  FieldWriter<kind> fields(significant_digits);
   Describe(fields, value);
   return fields.Take();
 }
 
-}  // namespace lockstep::api
+// A message with a field outside of its limits is rejected as a whole.
+template <typename Message>
+[[nodiscard]] Result<Message> MessageFromJson(const Json& json) {
+  std::vector<std::string> violations;
+  auto message = ReadFields<Message, DocumentKind::kMessage>(json, "", violations);
+  if (violations.empty()) return message;
+  return Error{ErrorCode::kInvalidArgument, Join(violations, "; ")};
+}
+
+template <typename Message>
+[[nodiscard]] Json MessageToJson(const Message& message) {
+  return WriteFields<Message, DocumentKind::kMessage>(message);
+}
+
+}  // namespace lockstep
