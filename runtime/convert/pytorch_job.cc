@@ -10,8 +10,8 @@
 
 #include "runtime/common/api/training_job.h"
 #include "runtime/common/base/strings.h"
-#include "runtime/convert/field_reader.h"
 #include "runtime/convert/pod_template.h"
+#include "runtime/convert/pytorch_job_reader.h"
 
 namespace lockstep::convert {
 namespace {
@@ -493,7 +493,7 @@ class Converter {
 
   const Json source_;
   Notices notices_;
-  FieldReader reader_;
+  PyTorchJobReader reader_;
   Json job_;
   Comments comments_;
   PodTemplate pods_;

@@ -1,4 +1,4 @@
-#include "runtime/convert/field_reader.h"
+#include "runtime/convert/pytorch_job_reader.h"
 
 #include <algorithm>
 #include <array>
@@ -29,7 +29,7 @@ bool HoldsFields(const std::string& path) {
 
 }  // namespace
 
-const Json* FieldReader::Take(std::string_view field) {
+const Json* PyTorchJobReader::Take(std::string_view field) {
   LOCKSTEP_CHECK(FindField(JobFields(), field) != nullptr, std::string(field));
   taken_.emplace(field);
   const Json* value = &object_;
@@ -39,7 +39,7 @@ const Json* FieldReader::Take(std::string_view field) {
   return value;
 }
 
-std::optional<int64_t> FieldReader::TakeInteger(std::string_view field) {
+std::optional<int64_t> PyTorchJobReader::TakeInteger(std::string_view field) {
   const Json* value = Take(field);
   if (value == nullptr) return std::nullopt;
   if (value->is_number_integer()) return value->get<int64_t>();
@@ -47,7 +47,7 @@ std::optional<int64_t> FieldReader::TakeInteger(std::string_view field) {
   return std::nullopt;
 }
 
-std::string FieldReader::TakeText(std::string_view field) {
+std::string PyTorchJobReader::TakeText(std::string_view field) {
   const Json* value = Take(field);
   if (value == nullptr) return "";
   if (value->is_string()) return value->get<std::string>();
@@ -55,9 +55,9 @@ std::string FieldReader::TakeText(std::string_view field) {
   return "";
 }
 
-void FieldReader::Finish() { Walk(object_, ""); }
+void PyTorchJobReader::Finish() { Walk(object_, ""); }
 
-void FieldReader::Walk(const Json& object, const std::string& path) {
+void PyTorchJobReader::Walk(const Json& object, const std::string& path) {
   for (const auto& [key, value] : object.items()) {
     const std::string place = path.empty() ? key : path + "." + key;
     if (value.is_null() || taken_.contains(place)) continue;

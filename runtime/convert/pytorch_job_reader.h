@@ -1,6 +1,8 @@
 #pragma once
-// Reads a PyTorchJob by the field names of the table, and keeps track of fields that were not read. Not
-// thread-safe.
+// Reads a PyTorchJob by the field names of the table, and keeps track of fields that were not read. This is
+// no FieldReader (common/base/fields.h), which fills in structs of ours by a list of all their fields: here
+// the document is Kubeflow's, only some of its fields have a counterpart, and each of the others needs its own
+// remark for the user. Not thread-safe.
 
 #include <cstdint>
 #include <optional>
@@ -14,10 +16,10 @@
 
 namespace lockstep::convert {
 
-class FieldReader {
+class PyTorchJobReader {
  public:
   // Both must outlive it.
-  FieldReader(const Json& object, Notices& notices) : object_(object), notices_(notices) {}
+  PyTorchJobReader(const Json& object, Notices& notices) : object_(object), notices_(notices) {}
 
   // nullptr if it is absent. The field must be one of JobFields().
   const Json* Take(std::string_view field);
