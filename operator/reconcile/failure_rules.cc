@@ -84,16 +84,13 @@ Failure FailureOf(const Pod& pod) {
   } else if (pod.overstepped) {
     failure.cause = api::FailureCause::kUserError;
   } else if (const auto meaning = MeaningOf(pod)) {
-    failure.cause = EnumFromName<api::FailureCause>(protocol::CauseOf(*meaning))
-                        .value_or(api::FailureCause::kInfrastructure);
+    failure.cause = protocol::CauseOf(*meaning);
   }
   return failure;
 }
 
 Failure FailureOf(const rendezvous::Departure& departure) {
-  return {
-      .cause = EnumFromName<api::FailureCause>(departure.cause).value_or(api::FailureCause::kInfrastructure),
-      .exit_code = departure.exit_code};
+  return {.cause = departure.cause, .exit_code = departure.exit_code};
 }
 
 const api::FailureRule* FindRule(const api::FailurePolicy& policy, const Failure& failure) {

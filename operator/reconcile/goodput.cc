@@ -96,7 +96,7 @@ void CountUnfinishedAsLost(const Observed& observed, const api::TrainingJobStatu
     const bool is_new = after != nullptr && after->recovery_seconds.has_value() &&
                         (before == nullptr || !before->recovery_seconds.has_value());
     if (!is_new) continue;
-    const bool hung = change.cause == api::NameOf(api::FailureCause::kHang);
+    const bool hung = change.cause == api::FailureCause::kHang;
     ledger.CountAsLost(change.unfinished_seconds, hung ? ledger.lost().stalled : ledger.lost().recompute);
   }
 }

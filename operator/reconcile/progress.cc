@@ -50,16 +50,6 @@ bool IsDue(const Observed& observed) {
   return observed.rendezvous.last_progress_time - *written->last_progress_time >= kProgressPeriod;
 }
 
-api::RecoveryLevel RecoveryLevelFrom(rendezvous::RecoveryLevel level) {
-  switch (level) {
-    case rendezvous::RecoveryLevel::kMembership: return api::RecoveryLevel::kMembership;
-    case rendezvous::RecoveryLevel::kRespawn: return api::RecoveryLevel::kRespawn;
-    case rendezvous::RecoveryLevel::kReplacePod: return api::RecoveryLevel::kReplacePod;
-    case rendezvous::RecoveryLevel::kCheckpoint: return api::RecoveryLevel::kCheckpoint;
-  }
-  return api::RecoveryLevel::kMembership;
-}
-
 // The pod may be gone already; then only the rendezvous may know its node.
 std::string NodeOf(const rendezvous::Departure& departure, const Observed& observed) {
   if (!departure.node.empty()) return departure.node;
@@ -88,7 +78,7 @@ void TakeDepartures(const rendezvous::RoundChange& change, const Observed& obser
 // A round that grew or shrank on request is no restart. After a break it takes a moment until the cause is
 // known, because a collective often fails before the death is observed.
 bool IsRestart(const rendezvous::RoundChange& change, const rendezvous::RendezvousView& view) {
-  return change.cause != "Scale" && (!change.departures.empty() || view.round > change.round);
+  return change.cause.has_value() && (!change.departures.empty() || view.round > change.round);
 }
 
 void ApplyRestarts(const Observed& observed, std::vector<api::RestartRecord>& records) {
@@ -100,8 +90,8 @@ void ApplyRestarts(const Observed& observed, std::vector<api::RestartRecord>& re
       found = records.insert(records.begin(), api::RestartRecord{.time = change.ended.value_or(observed.now),
                                                                  .round = change.round});
     }
-    found->cause = EnumFromName<api::FailureCause>(change.cause).value_or(api::FailureCause::kInfrastructure);
-    found->level = RecoveryLevelFrom(change.level);
+    found->cause = *change.cause;
+    found->level = change.level;
     TakeDepartures(change, observed, *found);
     if (change.recovery_seconds > 0) found->recovery_seconds = change.recovery_seconds;
     found->lost_steps = change.lost_steps;

@@ -13,7 +13,7 @@ std::optional<PodLoss> LossFrom(const kube::ObjectChange& change, const std::str
   if (!job) return std::nullopt;
   PodLoss loss{.job = *job, .end = {.pod_uid = kube::UidOf(json)}};
   const reconcile::Pod pod = reconcile::PodFromJson(json, container);
-  loss.end.cause = std::string(api::NameOf(reconcile::FailureOf(pod).cause));
+  loss.end.cause = reconcile::FailureOf(pod).cause;
   loss.end.exit_code = pod.exit_code;
   loss.end.node = pod.node;
   // A worker that completed has reported that itself, and is not a loss.

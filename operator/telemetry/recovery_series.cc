@@ -3,15 +3,9 @@
 namespace lockstep::telemetry {
 namespace {
 
-// In the order of rendezvous::RecoveryLevel.
-constexpr std::array<const char*, 4> kLevels = {"Membership", "Respawn", "ReplacePod", "Checkpoint"};
+constexpr auto kLevels = WordsOf(rendezvous::RecoveryLevel{});
 const prometheus::Histogram::BucketBoundaries kRecoveryBuckets = {0.05, 0.1, 0.25, 0.5, 1,   2.5,
                                                                   5,    10,  30,   60,  300, 1800};
-
-// The cause comes from a worker: an unknown text must not create a series.
-api::FailureCause CauseFrom(std::string_view name) {
-  return EnumFromName<api::FailureCause>(name).value_or(api::FailureCause::kInfrastructure);
-}
 
 }  // namespace
 
@@ -33,12 +27,12 @@ RecoverySeries::RecoverySeries(prometheus::Registry& registry)
                          .Help("Repaired failures by cause and recovery level.")
                          .Register(registry);
   for (std::size_t i = 0; i < kLevels.size(); ++i) {
-    prometheus::Labels labels = {{"level", kLevels.at(i)}};
+    prometheus::Labels labels = {{"level", std::string(kLevels.at(i))}};
     Series& series = levels_.at(i);
     series = {&seconds.Add(labels, kRecoveryBuckets), &lost_steps.Add(labels)};
     for (const std::string_view cause : WordsOf(api::FailureCause{})) {
       labels["cause"] = cause;
-      series.recoveries[CauseFrom(cause)] = &recoveries.Add(labels);
+      series.recoveries.push_back(&recoveries.Add(labels));
     }
   }
 }
@@ -49,7 +43,7 @@ RecoverySeries::Job& RecoverySeries::JobOf(const api::TrainingJob& job) {
     for (std::size_t i = 0; i < kLevels.size(); ++i) {
       found->second.recoveries.at(i) = &of_jobs_.Add({{"namespace", job.metadata.namespace_name},
                                                       {"job_name", job.metadata.name},
-                                                      {"level", kLevels.at(i)}});
+                                                      {"level", std::string(kLevels.at(i))}});
     }
   }
   return found->second;
@@ -61,12 +55,12 @@ void RecoverySeries::Count(const api::TrainingJob& job, const std::vector<rendez
   known.counted.erase(known.counted.begin(), known.counted.lower_bound(changes.front().round));
   for (const rendezvous::RoundChange& change : changes) {
     const bool is_over = change.is_repaired && change.recovery_seconds > 0;
-    if (change.cause == "Scale" || !is_over || !known.counted.insert(change.round).second) continue;
+    if (!change.cause || !is_over || !known.counted.insert(change.round).second) continue;
     const auto level = static_cast<std::size_t>(change.level);
     Series& series = levels_.at(level);
     series.seconds->Observe(change.recovery_seconds);
     series.lost_steps->Increment(static_cast<double>(change.lost_steps));
-    series.recoveries.at(CauseFrom(change.cause))->Increment();
+    series.recoveries.at(static_cast<std::size_t>(*change.cause))->Increment();
     known.recoveries.at(level)->Increment();
   }
 }

@@ -29,7 +29,7 @@ class RecoverySeries {
   struct Series {
     prometheus::Histogram* seconds = nullptr;
     prometheus::Counter* lost_steps = nullptr;
-    std::map<api::FailureCause, prometheus::Counter*> recoveries;
+    std::vector<prometheus::Counter*> recoveries;  // by FailureCause
   };
   struct Job {
     std::array<prometheus::Counter*, 4> recoveries;  // by rendezvous::RecoveryLevel

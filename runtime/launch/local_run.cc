@@ -77,7 +77,7 @@ class LocalRun {
                                 const WorkerEnd& end) { return Judge(machine, worker, end); },
                .on_lost =
                    [this](int machine, const std::string& worker, const std::string& why) {
-                     PodGone(machine, worker, {.reason = why, .cause = "Preemption"});
+                     PodGone(machine, worker, {.reason = why, .cause = protocol::FailureCause::kPreemption});
                    }}) {}
 
   int Run() {
@@ -199,7 +199,7 @@ class LocalRun {
     const bool is_program = !options_.job.spec.training;
     PodGone(slot, worker,
             {.reason = "process ended with code " + std::to_string(end.exit_code),
-             .cause = std::string(protocol::CauseOf(protocol::MeaningOf(end.exit_code, is_program))),
+             .cause = protocol::CauseOf(protocol::MeaningOf(end.exit_code, is_program)),
              .exit_code = end.exit_code});
     if (end_.has_value()) return Order::kRest;
     const Verdict verdict = policy_.Judge(end, service_.View(job_).completed);

@@ -366,13 +366,12 @@ void Supervision::ExitNow(int code, std::string reason, LeaveReason leave, std::
   }
   if (code != static_cast<int>(ExitCode::kEvicted)) {
     Do(BeatNow{});
-    Do(ReportLeave{
-        {settings_.config.job,
-         settings_.member,
-         round_,
-         leave,
-         reason,
-         {.cause = std::string(protocol::CauseOf(protocol::MeaningOf(code, settings_.is_program)))}}});
+    Do(ReportLeave{{settings_.config.job,
+                    settings_.member,
+                    round_,
+                    leave,
+                    reason,
+                    {.cause = protocol::CauseOf(protocol::MeaningOf(code, settings_.is_program))}}});
   }
   Do(Exit{code, std::move(reason), std::move(last_lines)});
 }

@@ -13,6 +13,9 @@
 #include "runtime/common/base/clock.h"
 #include "runtime/common/base/enum_text.h"
 #include "runtime/common/base/json.h"
+#include "runtime/common/protocol/failure_cause.h"
+#include "runtime/common/protocol/worker_config.h"
+#include "runtime/common/rendezvous/view.h"
 
 namespace lockstep::api {
 
@@ -24,15 +27,19 @@ inline constexpr std::string_view kPlural = "distributedtrainingjobs";
 // spec.managedBy: absent or this value means that this operator runs the job.
 inline constexpr std::string_view kManagedByLockstep = "lockstep.dev/operator";
 
+// Also in messages between the pods and the operator.
+using protocol::FailureCause;
+using protocol::HealthAction;
+using protocol::InstanceMetadata;
+using rendezvous::RecoveryLevel;
+
 // ---- spec ----
 
 enum class NprocMode { kAuto, kCpu, kCount };
 enum class RestartStrategy { kInPlace, kRecreate };
 enum class FailureAction { kFailJob, kRestart, kRestartIgnoringLimit, kReplacePod, kShrinkJob };
-enum class FailureCause { kUserError, kInfrastructure, kPreemption, kHang, kStraggler, kRendezvous };
 enum class ExitCodeOperator { kIn, kNotIn };
 enum class ConditionStatus { kTrue, kFalse, kUnknown };
-enum class HealthAction { kReport, kRestart, kReplacePod };
 enum class CleanPodPolicy { kAll, kRunning, kNone };
 enum class SuccessType { kAll, kAny, kRank0 };
 enum class GangProvider { kAuto, kNone, kWorkload, kCoscheduling, kVolcano };
@@ -40,7 +47,6 @@ enum class TopologyMode { kPreferred, kRequired };
 enum class NetworkPolicy { kIsolate, kNone };
 enum class Logs { kRank0, kAll };
 enum class Instrumentation { kAuto, kNone };
-enum class InstanceMetadata { kNone, kAws, kGcp, kAzure };
 
 // auto = GPU limit of the trainer container, else 1. Written as "auto", "cpu" or an integer.
 struct NprocPerNode {
@@ -201,9 +207,6 @@ struct TrainingJobSpec {
 };
 
 // ---- status ----
-
-// How a restart was recovered from, cheapest first.
-enum class RecoveryLevel { kMembership, kRespawn, kReplacePod, kCheckpoint };
 
 // metav1.Condition. conditions.h sets and finds them.
 struct Condition {
@@ -381,18 +384,11 @@ struct TrainingJob {
   return std::to_array<std::string_view>(
       {"FailJob", "Restart", "RestartIgnoringLimit", "ReplacePod", "ShrinkJob"});
 }
-[[nodiscard]] constexpr auto WordsOf(FailureCause) {
-  return std::to_array<std::string_view>(
-      {"UserError", "Infrastructure", "Preemption", "Hang", "Straggler", "Rendezvous"});
-}
 [[nodiscard]] constexpr auto WordsOf(ExitCodeOperator) {
   return std::to_array<std::string_view>({"In", "NotIn"});
 }
 [[nodiscard]] constexpr auto WordsOf(ConditionStatus) {
   return std::to_array<std::string_view>({"True", "False", "Unknown"});
-}
-[[nodiscard]] constexpr auto WordsOf(HealthAction) {
-  return std::to_array<std::string_view>({"Report", "Restart", "ReplacePod"});
 }
 [[nodiscard]] constexpr auto WordsOf(CleanPodPolicy) {
   return std::to_array<std::string_view>({"All", "Running", "None"});
@@ -413,15 +409,9 @@ struct TrainingJob {
 [[nodiscard]] constexpr auto WordsOf(Instrumentation) {
   return std::to_array<std::string_view>({"Auto", "None"});
 }
-[[nodiscard]] constexpr auto WordsOf(InstanceMetadata) {
-  return std::to_array<std::string_view>({"None", "AWS", "GCP", "Azure"});
-}
 [[nodiscard]] constexpr auto WordsOf(Activity) {
   return std::to_array<std::string_view>(
       {"Scheduling", "Startup", "Rendezvous", "Training", "Recompute", "Stalled"});
-}
-[[nodiscard]] constexpr auto WordsOf(RecoveryLevel) {
-  return std::to_array<std::string_view>({"Membership", "Respawn", "ReplacePod", "Checkpoint"});
 }
 
 }  // namespace lockstep::api

@@ -19,25 +19,6 @@ const Json& TrainerOf(const WorkerSpec& worker) {
 
 int AtLeastOne(std::optional<int> count) { return std::max(1, count.value_or(0)); }
 
-protocol::HealthAction ActionOf(HealthAction action) {
-  switch (action) {
-    case HealthAction::kReport: return protocol::HealthAction::kReport;
-    case HealthAction::kRestart: return protocol::HealthAction::kRestart;
-    case HealthAction::kReplacePod: return protocol::HealthAction::kReplacePod;
-  }
-  return protocol::HealthAction::kReport;
-}
-
-protocol::InstanceMetadata MetadataOf(InstanceMetadata cloud) {
-  switch (cloud) {
-    case InstanceMetadata::kNone: return protocol::InstanceMetadata::kNone;
-    case InstanceMetadata::kAws: return protocol::InstanceMetadata::kAws;
-    case InstanceMetadata::kGcp: return protocol::InstanceMetadata::kGcp;
-    case InstanceMetadata::kAzure: return protocol::InstanceMetadata::kAzure;
-  }
-  return protocol::InstanceMetadata::kNone;
-}
-
 }  // namespace
 
 bool TakesAllDevices(const TrainingJobSpec& spec) {
@@ -73,10 +54,9 @@ protocol::WorkerConfig WorkerConfigOf(const TrainingJob& job) {
       .first_step_timeout_seconds = static_cast<double>(spec.health_policy.first_step_timeout_seconds),
       .step_timeout_seconds = static_cast<double>(spec.health_policy.step_timeout_seconds.value_or(0)),
       .step_timeout_factor = spec.health_policy.step_timeout_factor,
-      .on_hang = ActionOf(spec.health_policy.on_hang),
-      .instance_metadata = MetadataOf(spec.health_policy.instance_metadata)};
-  if (spec.health_policy.straggler)
-    config.health.on_straggler = ActionOf(spec.health_policy.straggler->action);
+      .on_hang = spec.health_policy.on_hang,
+      .instance_metadata = spec.health_policy.instance_metadata};
+  if (spec.health_policy.straggler) config.health.on_straggler = spec.health_policy.straggler->action;
   const bool recreates = spec.failure_policy.restart_strategy == RestartStrategy::kRecreate;
   config.in_place_limit = recreates ? 0 : spec.failure_policy.in_place_limit;
   config.store_patience_seconds = spec.failure_policy.store_patience_seconds;

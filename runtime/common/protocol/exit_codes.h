@@ -2,7 +2,7 @@
 // The meaning of the exit codes of `lockstep worker` and `lockstep-rank`, which the operator's failure policy
 // reads. Documented in docs/reference/environment.md. Part of the protocol: add values, never renumber.
 
-#include <string_view>
+#include "runtime/common/protocol/failure_cause.h"
 
 namespace lockstep::protocol {
 
@@ -28,17 +28,16 @@ enum class ExitCode : int {
   return !runs_program || is_ours ? pod_exit_code : static_cast<int>(ExitCode::kInfrastructure);
 }
 
-// The cause of a failure, as in the failure policy and `status.restarts[].cause`.
-[[nodiscard]] constexpr std::string_view CauseOf(int exit_code) {
+[[nodiscard]] constexpr FailureCause CauseOf(int exit_code) {
   switch (static_cast<ExitCode>(exit_code)) {
     case ExitCode::kBadConfiguration:
     case ExitCode::kUserError:
-    case ExitCode::kStore: return "UserError";
-    case ExitCode::kRendezvous: return "Rendezvous";
-    case ExitCode::kHang: return "Hang";
-    case ExitCode::kStraggler: return "Straggler";
-    case ExitCode::kPreempted: return "Preemption";
-    default: return "Infrastructure";
+    case ExitCode::kStore: return FailureCause::kUserError;
+    case ExitCode::kRendezvous: return FailureCause::kRendezvous;
+    case ExitCode::kHang: return FailureCause::kHang;
+    case ExitCode::kStraggler: return FailureCause::kStraggler;
+    case ExitCode::kPreempted: return FailureCause::kPreemption;
+    default: return FailureCause::kInfrastructure;
   }
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/common/protocol/damaged_checkpoints.h"
+#include "runtime/common/protocol/failure_cause.h"
 #include "runtime/common/protocol/message_limits.h"
 #include "runtime/common/protocol/rank_control.h"
 #include "runtime/common/protocol/worker_config.h"
@@ -131,11 +132,11 @@ struct RankReport {
 
 // How a rank died, as its supervisor observed it; becomes an entry of status.restarts[].
 struct RankFailure {
-  std::string cause = "Infrastructure";  // a FailureCause (api/training_job.h)
-  std::vector<int64_t> ranks;            // in the broken round
-  int exit_code = 0;                     // 128 + signal if a signal ended it
-  double detection_seconds = 0;          // from the last sign of life to the decision; 0: noticed at once
-  std::string last_lines;                // of its stderr
+  FailureCause cause = FailureCause::kInfrastructure;
+  std::vector<int64_t> ranks;    // in the broken round
+  int exit_code = 0;             // 128 + signal if a signal ended it
+  double detection_seconds = 0;  // from the last sign of life to the decision; 0: noticed at once
+  std::string last_lines;        // of its stderr
 };
 
 // A formation that broke and was followed by another one, as reported by a member. The host records it if it
@@ -322,7 +323,7 @@ void Describe(A& fields, Of<A, RankReport>& message) {
 }
 template <typename A>
 void Describe(A& fields, Of<A, RankFailure>& message) {
-  fields.Field("cause", message.cause, limits::kWord);
+  fields.Field("cause", message.cause);
   fields.Field("ranks", message.ranks, limits::kRanks);
   fields.Field("exitCode", message.exit_code, limits::kExitCode);
   fields.Field("detectionSeconds", message.detection_seconds, limits::kSeconds);

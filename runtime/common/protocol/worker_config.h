@@ -3,8 +3,10 @@
 // JSON file. The `training` and `checkpoint` sections are the manifest's with all defaults filled in, so that
 // the rank reads them with the same parser (runtime/common/api). Pure.
 
+#include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "runtime/common/base/json.h"
 #include "runtime/common/base/result.h"
@@ -34,9 +36,15 @@ enum class HealthAction {
   kRestart,     // end the rank process and start another one in its place
   kReplacePod,  // end the pod with the exit code for it
 };
+[[nodiscard]] constexpr auto WordsOf(HealthAction) {
+  return std::to_array<std::string_view>({"Report", "Restart", "ReplacePod"});
+}
 
 // Whose metadata service says whether the machine is about to be taken away.
 enum class InstanceMetadata { kNone, kAws, kGcp, kAzure };
+[[nodiscard]] constexpr auto WordsOf(InstanceMetadata) {
+  return std::to_array<std::string_view>({"None", "AWS", "GCP", "Azure"});
+}
 
 // When a rank without progress counts as hanging (runtime/launch/hang_detector.h), and what follows.
 // Stragglers are found by the rendezvous.

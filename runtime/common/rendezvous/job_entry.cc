@@ -6,7 +6,6 @@
 #include "runtime/common/base/fields.h"
 #include "runtime/common/base/strings.h"
 #include "runtime/common/protocol/damaged_checkpoints.h"
-#include "runtime/common/protocol/exit_codes.h"
 #include "runtime/common/rendezvous/round_changes.h"
 #include "runtime/common/rendezvous/spec_check.h"
 
@@ -18,9 +17,6 @@ constexpr std::size_t kKeptSaves = 32;
 constexpr std::chrono::milliseconds kSweepInterval{100};
 constexpr auto kLongPoll =
     std::chrono::duration_cast<SteadyTime::duration>(Seconds(protocol::kLongPollSeconds));
-
-constexpr std::string_view kStragglerCause =
-    protocol::CauseOf(static_cast<int>(protocol::ExitCode::kStraggler));
 
 template <typename Message>
 http::Response Reply(const Message& message) {
@@ -165,7 +161,7 @@ void JobEntry::Broken(const protocol::BrokenReport& report, http::Responder resp
 void JobEntry::Leave(const protocol::LeaveRequest& request, http::Responder respond, Moment now,
                      Outbox& outbox) {
   if (Refuses(request, respond, outbox)) return;
-  if (request.failure.cause == kStragglerCause) spared_.insert(request.member.slot);
+  if (request.failure.cause == protocol::FailureCause::kStraggler) spared_.insert(request.member.slot);
   (void)round_.Leave(request, now.steady);
   outbox.emplace_back(std::move(respond), http::JsonResponse(200, "{}"));
 }
@@ -252,7 +248,8 @@ std::string JobEntry::PreviousEnd() const {
   constexpr std::size_t kLongest = 200;
   if (view_.changes.empty()) return "";
   const RoundChange& change = view_.changes.back();
-  return Truncate(change.cause + ": " + change.reason, kLongest);
+  const std::string cause(change.cause ? NameOf(*change.cause) : "Scale");
+  return Truncate(cause + ": " + change.reason, kLongest);
 }
 
 void JobEntry::AnswerJoins(SteadyTime now, Outbox& outbox) {

@@ -9,6 +9,7 @@
 namespace lockstep::rendezvous {
 namespace {
 
+using protocol::FailureCause;
 using protocol::LeaveMode;
 using protocol::LeaveReason;
 
@@ -24,7 +25,8 @@ bool HasAllRanks(const ClosedRound& round) {
 
 Departure DepartureFrom(const protocol::LeaveRequest& request) {
   const protocol::RankFailure& failure = request.failure;
-  if (request.reason != LeaveReason::kRankDied) return {.cause = "Preemption", .reason = request.detail};
+  if (request.reason != LeaveReason::kRankDied)
+    return {.cause = FailureCause::kPreemption, .reason = request.detail};
   Departure departure{.ranks = failure.ranks,
                       .cause = failure.cause,
                       .reason = request.detail,
@@ -114,12 +116,13 @@ Admission Round::Join(const protocol::JoinRequest& request, SteadyTime now) {
       known->request = request;  // needed if the round breaks before all members have finished
       return Admission::kAccepted;
     }
-    EndRound(LeaveMode::kAbort, "Infrastructure", request.member.pod + " left the round without saying why",
-             now);
+    EndRound(LeaveMode::kAbort, FailureCause::kInfrastructure,
+             request.member.pod + " left the round without saying why", now);
   }
   Record& record = RecordOf(request.member.slot);
   if (known == nullptr) {
-    Lose(record, LeaveMode::kAbort, {.cause = "Infrastructure", .reason = "it was replaced"}, now);
+    Lose(record, LeaveMode::kAbort, {.cause = FailureCause::kInfrastructure, .reason = "it was replaced"},
+         now);
     if (SlotOf(record.request.member.pod_uid) == request.member.slot)
       slot_of_pod_.erase(record.request.member.pod_uid);
   }
@@ -224,7 +227,7 @@ Admission Round::Broken(const protocol::BrokenReport& report, SteadyTime now) {
   if (record->state != kInRound || !running_.has_value() || running_->number != report.round) {
     return Admission::kAccepted;  // the round is already over
   }
-  EndRound(LeaveMode::kAbort, "Infrastructure", report.member.pod + ": " + report.reason, now);
+  EndRound(LeaveMode::kAbort, FailureCause::kInfrastructure, report.member.pod + ": " + report.reason, now);
   return Admission::kAccepted;
 }
 
@@ -270,7 +273,8 @@ void Round::Lose(Record& record, LeaveMode mode, Departure departure, SteadyTime
   const protocol::Member& member = record.request.member;
   const bool is_wanted = member.slot < wanted_slots();
   if (!completed_ && record.state == kInRound) {
-    EndRound(mode, is_wanted ? departure.cause : "Scale", member.pod + ": " + departure.reason, now);
+    EndRound(mode, is_wanted ? std::optional(departure.cause) : std::nullopt,
+             member.pod + ": " + departure.reason, now);
   }
   if (!completed_ && record.last_rank >= 0 && is_wanted) {
     departure.pod = member.pod;
@@ -289,7 +293,7 @@ void Round::Lose(Record& record, LeaveMode mode, Departure departure, SteadyTime
   last_change_ = now;
 }
 
-void Round::EndRound(LeaveMode mode, std::string cause, std::string reason, SteadyTime now) {
+void Round::EndRound(LeaveMode mode, std::optional<FailureCause> cause, std::string reason, SteadyTime now) {
   if (!running_.has_value()) return;
   const auto members = static_cast<int>(running_->peers.size());
   last_ending_ = Ending{running_->number, mode, std::move(cause), std::move(reason), members, {}};
@@ -339,7 +343,7 @@ void Round::ExpireSilent(SteadyTime now) {
       continue;
     }
     Lose(record, LeaveMode::kAbort,
-         {.cause = "Infrastructure",
+         {.cause = FailureCause::kInfrastructure,
           .reason = "no heartbeat",
           .detection_seconds = Seconds(now - record.last_seen).count()},
          now);
@@ -354,7 +358,7 @@ void Round::YieldToNewcomers(SteadyTime now) {
   if (adopted_ && !HasAllRanks(*running_)) return;
   const bool all_here = Count(kInRound) + newcomers >= places();
   if (!all_here && !GrowDelayIsOver(now)) return;
-  EndRound(LeaveMode::kYield, "Scale", CountOf(newcomers, "newcomer") + " waiting", now);
+  EndRound(LeaveMode::kYield, std::nullopt, CountOf(newcomers, "newcomer") + " waiting", now);
 }
 
 bool Round::GrowDelayIsOver(SteadyTime now) {

@@ -64,7 +64,7 @@ struct ClosedRound {
 struct Ending {
   int64_t round = 0;
   protocol::LeaveMode mode = protocol::LeaveMode::kAbort;
-  std::string cause;  // Infrastructure, Preemption, Rendezvous or Scale
+  std::optional<protocol::FailureCause> cause;  // no value: the job grew or shrank on request
   std::string reason;
   int members = 0;  // in the round
   std::vector<Departure> departures;
@@ -74,7 +74,7 @@ struct Ending {
 struct PodEnd {
   std::string pod_uid;
   std::string reason;  // for people
-  std::string cause = "Infrastructure";
+  protocol::FailureCause cause = protocol::FailureCause::kInfrastructure;
   std::optional<int> exit_code;
   std::string node;  // empty: not known
 };
@@ -157,7 +157,8 @@ class Round {
   [[nodiscard]] bool IsFinished(const Record& record) const;
   void Move(Record& record, MemberState state);
   Admission Admit(const protocol::Member& member);
-  void EndRound(protocol::LeaveMode mode, std::string cause, std::string reason, SteadyTime now);
+  void EndRound(protocol::LeaveMode mode, std::optional<protocol::FailureCause> cause, std::string reason,
+                SteadyTime now);
   void Lose(Record& record, protocol::LeaveMode mode, Departure departure, SteadyTime now);
   void Adopt(const protocol::Heartbeat& heartbeat, Record& record, SteadyTime now);
   void ExpireSilent(SteadyTime now);

@@ -1,12 +1,15 @@
 #pragma once
 // A job's rendezvous as the reconciler sees it: a copy taken under the service's lock. Plain values.
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/common/base/clock.h"
+#include "runtime/common/protocol/failure_cause.h"
 #include "runtime/common/protocol/rank_control.h"
 
 namespace lockstep::rendezvous {
@@ -17,8 +20,8 @@ struct Departure {
   std::string pod_uid;
   int slot = 0;
   std::vector<int64_t> ranks;  // in the round that it lost
-  std::string cause;           // a FailureCause (api/training_job.h)
-  std::string reason;          // for people
+  protocol::FailureCause cause = protocol::FailureCause::kInfrastructure;
+  std::string reason;  // for people
   std::optional<int> exit_code;
   std::string node;              // empty: unknown
   double detection_seconds = 0;  // from the last sign of life to the detection; 0: noticed at once
@@ -30,12 +33,16 @@ struct Departure {
 
 // How a round was repaired, cheapest first. A round has the most expensive level that was needed.
 enum class RecoveryLevel { kMembership, kRespawn, kReplacePod, kCheckpoint };
+[[nodiscard]] constexpr auto WordsOf(RecoveryLevel) {
+  return std::to_array<std::string_view>({"Membership", "Respawn", "ReplacePod", "Checkpoint"});
+}
 
 // One round that ended other than by completion. Becomes an event and an entry of status.restarts[].
 struct RoundChange {
   int64_t round =
       0;  // the formation that ended: the round's number, or a later one if its members formed it again
-  std::string cause;   // a FailureCause, or "Scale" if the job grew or shrank on request
+  // no value: the job grew or shrank on request
+  std::optional<protocol::FailureCause> cause = protocol::FailureCause::kInfrastructure;
   std::string reason;  // for people
   std::vector<Departure> departures;
   RecoveryLevel level = RecoveryLevel::kMembership;  // so far

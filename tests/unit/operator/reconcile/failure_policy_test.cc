@@ -23,11 +23,11 @@ JobWorld WorldWithAHang(FailureAction action) {
   JobWorld world;
   world.Elastic(1, 4).Running(0).Running(1).Round(2, {0, 1}, 5);
   world.observed().rendezvous.changes = {{.round = 1,
-                                          .cause = "Hang",
+                                          .cause = protocol::FailureCause::kHang,
                                           .departures = {{.pod = "job-worker-1",
                                                           .pod_uid = "uid-1",
                                                           .slot = 1,
-                                                          .cause = "Hang",
+                                                          .cause = protocol::FailureCause::kHang,
                                                           .reason = "rank process 0 hangs"}}}};
   world.observed().job.spec.failure_policy.rules = {
       {.name = "no-hangs", .action = action, .on_causes = {FailureCause::kHang}}};

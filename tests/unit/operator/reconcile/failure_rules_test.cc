@@ -118,7 +118,8 @@ TEST(FailureRules, SuspectTheNodeWhenItMayBeResponsible) {
 }
 
 TEST(FailureRules, LeaveARankThatDiedInALivingPodToItsSupervisor) {
-  const rendezvous::Departure hang{.pod = "job-worker-1", .cause = "Hang", .reason = "rank process 0 hangs"};
+  const rendezvous::Departure hang{
+      .pod = "job-worker-1", .cause = protocol::FailureCause::kHang, .reason = "rank process 0 hangs"};
   const struct {
     FailureAction action;
     std::optional<Remedy> remedy;

@@ -91,7 +91,7 @@ TEST(Goodput, CountsADiscardedStepAndRepeatedStepsAsRecomputed) {
   world.observed().rendezvous.best_step = 40;
   world.observed().rendezvous.waiting = 2;
   world.observed().rendezvous.changes = {
-      {.round = 1, .cause = "Infrastructure", .departures = {{.slot = 1}}}};
+      {.round = 1, .cause = protocol::FailureCause::kInfrastructure, .departures = {{.slot = 1}}}};
   EXPECT_EQ(Pass(world, 20).activity, Activity::kRendezvous);
   world.Round(2, {0, 1}, 31);
   world.observed().rendezvous.changes[0].recovery_seconds = 3;
@@ -113,7 +113,7 @@ TEST(Goodput, SubtractsTheTimeWithoutAnOperatorAndWithoutTraining) {
   (void)Pass(world, 0);
   world.Round(1, {0, 1}, 90);  // there was no operator for 60 s
   world.observed().rendezvous.changes = {{.round = 1,
-                                          .cause = "Infrastructure",
+                                          .cause = protocol::FailureCause::kInfrastructure,
                                           .departures = {{.slot = 1}},
                                           .recovery_seconds = 30,
                                           .unfinished_seconds = 2}};
@@ -130,7 +130,7 @@ TEST(Goodput, CountsTheTimeOfAHungStepAsStalled) {
   (void)Pass(world, 50);
   world.Round(2, {0, 1}, 2);
   world.observed().rendezvous.changes = {{.round = 1,
-                                          .cause = "Hang",
+                                          .cause = protocol::FailureCause::kHang,
                                           .departures = {{.slot = 1}},
                                           .recovery_seconds = 1,
                                           .unfinished_seconds = 30}};
@@ -193,7 +193,7 @@ TEST(Goodput, IsNotWrittenForDigitsThatTheStatusDoesNotKeep) {
   (void)Pass(world, 0);
   world.Round(2, {0, 1}, 2);
   world.observed().rendezvous.changes = {{.round = 1,
-                                          .cause = "RankDied",
+                                          .cause = protocol::FailureCause::kInfrastructure,
                                           .departures = {{.slot = 1, .detection_seconds = 0.1234567891}},
                                           .recovery_seconds = 1.0 / 3}};
   (void)Pass(world, 1);
@@ -249,7 +249,8 @@ TEST(Goodput, SumsToTheWallTimeWhateverHappens) {
         case 3:
           view.world_size = 0;
           view.members.clear();
-          view.changes.push_back({.round = round, .cause = "Hang", .departures = {{.slot = 1}}});
+          view.changes.push_back(
+              {.round = round, .cause = protocol::FailureCause::kHang, .departures = {{.slot = 1}}});
           break;
         case 4:
           if (!view.changes.empty()) {

@@ -23,7 +23,7 @@ std::string NoteOfADeadRank(const std::string& last_lines) {
   world.Running(0).Running(1).Round(3, {0, 1}, 9);
   world.observed().rendezvous.changes = {
       {.round = 2,
-       .cause = "Infrastructure",
+       .cause = protocol::FailureCause::kInfrastructure,
        .reason = "job-worker-1: rank process 0 was ended by signal 11 " + std::string(2000, 'x'),
        .departures = {{.pod = "job-worker-1", .last_lines = last_lines}}}};
   const Plan plan = MakePlan(world.observed());

@@ -88,8 +88,9 @@ TEST(Status, IsDegradedWhileFewerTrainAndRestartingWhileNoneDoes) {
   world.observed().job.status = status;
   world.observed().rendezvous.members.clear();
   world.observed().rendezvous.world_size = 0;
-  world.observed().rendezvous.changes = {
-      {.round = 2, .cause = "Infrastructure", .departures = {{.pod = "job-worker-1"}}}};
+  world.observed().rendezvous.changes = {{.round = 2,
+                                          .cause = protocol::FailureCause::kInfrastructure,
+                                          .departures = {{.pod = "job-worker-1"}}}};
   status = MakePlan(world.observed()).status;
   EXPECT_EQ(status.state, "Restarting");
   ASSERT_EQ(status.restarts.size(), 1U);
@@ -265,7 +266,8 @@ TEST(Status, KeepsTheNewestTenRestartsAndForgetsGrowth) {
   world.Running(0).Running(1).Round(14, {0, 1}, 9);
   for (int64_t round = 1; round <= 13; ++round) {
     world.observed().rendezvous.changes.push_back(
-        {.round = round, .cause = round == 13 ? "Scale" : "Infrastructure"});
+        {.round = round,
+         .cause = round == 13 ? std::nullopt : std::optional(protocol::FailureCause::kInfrastructure)});
   }
   const auto status = MakePlan(world.observed()).status;
   ASSERT_EQ(status.restarts.size(), 10U);
@@ -294,7 +296,7 @@ TEST(Status, ReportsEveryFieldOfARestart) {
   JobWorld world;
   world.Running(0).Running(1).Round(3, {0, 1}, 9);
   rendezvous::RoundChange change{.round = 2,
-                                 .cause = "Hang",
+                                 .cause = protocol::FailureCause::kHang,
                                  .reason = "rank 3 hangs",
                                  .departures = {{.pod = "job-worker-1",
                                                  .pod_uid = "uid-1",
@@ -332,7 +334,7 @@ TEST(Status, ReportsEveryFieldOfARestart) {
 TEST(Status, ReportsABrokenRoundOnceItsCauseIsKnown) {
   JobWorld world;
   world.Running(0).Running(1).Round(2, {}, 9);
-  world.observed().rendezvous.changes = {{.round = 2, .cause = "Infrastructure"}};
+  world.observed().rendezvous.changes = {{.round = 2, .cause = protocol::FailureCause::kInfrastructure}};
   EXPECT_TRUE(MakePlan(world.observed()).status.restarts.empty());
   world.Round(3, {0, 1}, 9);
   EXPECT_EQ(MakePlan(world.observed()).status.restarts.size(), 1U);

@@ -56,11 +56,13 @@ TEST(LossFrom, ReportsNodeAndReason) {
   const auto failed = LossFrom({nullptr, std::make_shared<const Json>(pod)}, "trainer");
   EXPECT_EQ(failed->end.node, "node-7");
   EXPECT_EQ(failed->end.exit_code, 1);
-  EXPECT_EQ(failed->end.cause, "Infrastructure");
+  EXPECT_EQ(failed->end.cause, protocol::FailureCause::kInfrastructure);
   pod["status"]["reason"] = "Evicted";
-  EXPECT_EQ(LossFrom({nullptr, std::make_shared<const Json>(pod)}, "trainer")->end.cause, "UserError");
+  EXPECT_EQ(LossFrom({nullptr, std::make_shared<const Json>(pod)}, "trainer")->end.cause,
+            protocol::FailureCause::kUserError);
   pod["status"]["conditions"] = Json::array({{{"type", "DisruptionTarget"}, {"status", "True"}}});
-  EXPECT_EQ(LossFrom({nullptr, std::make_shared<const Json>(pod)}, "trainer")->end.cause, "Preemption");
+  EXPECT_EQ(LossFrom({nullptr, std::make_shared<const Json>(pod)}, "trainer")->end.cause,
+            protocol::FailureCause::kPreemption);
 }
 
 }  // namespace

@@ -147,7 +147,7 @@ TEST(Metrics, ReportOneStateOfEachJob) {
 TEST(Metrics, CountsEachRecoveryOnceUnderItsLevel) {
   Metrics metrics(kClock, 1, "h", "l");
   rendezvous::RoundChange change{
-      .round = 2, .cause = "Hang", .level = rendezvous::RecoveryLevel::kMembership};
+      .round = 2, .cause = protocol::FailureCause::kHang, .level = rendezvous::RecoveryLevel::kMembership};
   change.recovery_seconds = 0.2;
   metrics.OnJob(Job(), {}, {}, {.changes = {change}});
   EXPECT_THAT(metrics.Expose(0).body, HasSubstr("lockstep_recovery_seconds_count{level=\"Membership\"} 0"))
@@ -156,7 +156,7 @@ TEST(Metrics, CountsEachRecoveryOnceUnderItsLevel) {
   change.is_repaired = true;
   change.lost_steps = 3;
   const rendezvous::RoundChange growth{
-      .round = 3, .cause = "Scale", .is_repaired = true, .recovery_seconds = 0.1};
+      .round = 3, .cause = std::nullopt, .is_repaired = true, .recovery_seconds = 0.1};
   for (int pass = 0; pass < 3; ++pass) metrics.OnJob(Job(), {}, {}, {.changes = {change, growth}});
   const std::string text = metrics.Expose(0).body;
   EXPECT_THAT(text, HasSubstr("lockstep_recovery_seconds_count{level=\"Respawn\"} 1"));
@@ -204,15 +204,6 @@ TEST(Metrics, CountHowLongAJobQueuedAndStarted) {
   status.conditions[0] = ConditionAt("QuotaReserved", ConditionStatus::kTrue, 300);
   pass(status);
   EXPECT_THAT(metrics.Expose(0).body, HasSubstr("lockstep_queue_seconds_count 1\n")) << "evicted in between";
-}
-
-TEST(Metrics, MakeNoSeriesOfAnUnknownCause) {
-  Metrics metrics(kClock, 1, "h", "l");
-  metrics.OnJob(Job(), {}, {},
-                {.changes = {{.round = 1, .cause = "anything", .is_repaired = true, .recovery_seconds = 1}}});
-  const std::string text = metrics.Expose(0).body;
-  EXPECT_THAT(text, Not(HasSubstr("anything")));
-  EXPECT_THAT(text, HasSubstr("lockstep_recoveries_total{cause=\"Infrastructure\",level=\"Membership\"} 1"));
 }
 
 TEST(Metrics, CountAJobThatFailsOnceWithItsReason) {

@@ -79,6 +79,8 @@ class Scrambler {
       return;
     } else if constexpr (std::is_same_v<T, bool>) {
       value = !value;
+    } else if constexpr (std::is_enum_v<T>) {
+      value = static_cast<T>(chance_.Below(static_cast<int>(WordsOf(value).size())));
     } else if constexpr (std::is_arithmetic_v<T>) {
       value = AnyNumber<T>(limits);
     } else if constexpr (std::is_same_v<T, std::string>) {

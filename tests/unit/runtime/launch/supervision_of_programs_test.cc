@@ -32,7 +32,7 @@ TEST_F(ProgramSupervisionTest, ExitCodesOfOursMeanNothing) {
     EXPECT_NE(Find<SpawnRank>(actions), nullptr) << code;
     const protocol::RankFailure& failure = Find<ReportLeave>(actions)->request.failure;
     EXPECT_EQ(failure.exit_code, code);
-    EXPECT_EQ(failure.cause, "Infrastructure");
+    EXPECT_EQ(failure.cause, protocol::FailureCause::kInfrastructure);
   }
 }
 

@@ -40,7 +40,7 @@ TEST_F(HangTest, ARankThatHangsWritesItsStackIsKilledAndRespawnedWithItsCause) {
   const Actions died = Send(RankExited{.signal = 9, .last_lines = "stack"});
   EXPECT_NE(Find<SpawnRank>(died), nullptr);
   const protocol::LeaveRequest& leave = Find<ReportLeave>(died)->request;
-  EXPECT_EQ(leave.failure.cause, "Hang");
+  EXPECT_EQ(leave.failure.cause, protocol::FailureCause::kHang);
   EXPECT_EQ(leave.failure.ranks, std::vector<int64_t>{1});
   EXPECT_NEAR(leave.failure.detection_seconds, 7, 0.5);
   EXPECT_EQ(leave.failure.last_lines, "stack");
@@ -112,7 +112,7 @@ TEST_F(ProgramHangTest, ItsRankSurvivesAndTheCauseIsTheHang) {
   HangAndBeKilled();
   (void)Say(protocol::Failed{.exit_code = 137, .reason = "SIGKILL", .rank_continues = true});
   const Actions died = Send(RankExited{.exit_code = 137});
-  EXPECT_EQ(Find<ReportLeave>(died)->request.failure.cause, "Hang");
+  EXPECT_EQ(Find<ReportLeave>(died)->request.failure.cause, protocol::FailureCause::kHang);
   EXPECT_NE(Find<SpawnRank>(died), nullptr);
   (void)Say(protocol::Ready{});
   EXPECT_TRUE(TickFor(60s).empty()) << "it waits for the next round";
@@ -260,7 +260,7 @@ TEST_F(StragglerTest, IsKilledOnceAndRespawnedWithItsCause) {
   const Actions died = Send(RankExited{.signal = 9});
   EXPECT_NE(Find<SpawnRank>(died), nullptr);
   const protocol::LeaveRequest& leave = Find<ReportLeave>(died)->request;
-  EXPECT_EQ(leave.failure.cause, "Straggler");
+  EXPECT_EQ(leave.failure.cause, protocol::FailureCause::kStraggler);
   EXPECT_NE(leave.detail.find("computes 3.2 times as long as the median rank"), std::string::npos)
       << leave.detail;
 }
@@ -295,8 +295,9 @@ TEST_F(ReplaceStragglersPodTest, EndsThePodWithItsCause) {
   const Actions ended = ReportSlowRank();
   ASSERT_NE(Find<Exit>(ended), nullptr);
   EXPECT_EQ(Find<Exit>(ended)->code, static_cast<int>(ExitCode::kStraggler));
-  EXPECT_EQ(protocol::CauseOf(Find<Exit>(ended)->code), "Straggler");
-  EXPECT_EQ(Find<ReportLeave>(ended)->request.failure.cause, "Straggler") << "so that it is done once";
+  EXPECT_EQ(protocol::CauseOf(Find<Exit>(ended)->code), protocol::FailureCause::kStraggler);
+  EXPECT_EQ(Find<ReportLeave>(ended)->request.failure.cause, protocol::FailureCause::kStraggler)
+      << "so that it is done once";
 }
 
 }  // namespace

@@ -81,7 +81,7 @@ TEST_F(SupervisionTest, ALeaveReportsWhatKilledWhichRankOfTheRound) {
   EnterRound(5);
   const Actions actions = Send(RankExited{.signal = 9, .out_of_memory = true, .last_lines = "a\nb"});
   const protocol::LeaveRequest& leave = Find<ReportLeave>(actions)->request;
-  EXPECT_EQ(leave.failure.cause, "Infrastructure");
+  EXPECT_EQ(leave.failure.cause, protocol::FailureCause::kInfrastructure);
   EXPECT_EQ(leave.failure.ranks, std::vector<int64_t>{1});
   EXPECT_EQ(leave.failure.exit_code, 137);
   EXPECT_EQ(leave.failure.last_lines, "a\nb");
@@ -98,9 +98,11 @@ TEST_F(SupervisionTest, ARankThatDiesOutsideOfARoundBrokeNone) {
 
 TEST_F(SupervisionTest, AnExitCodeSaysWhyARankEndedAndASignalDoesNot) {
   EnterRound(1);
-  EXPECT_EQ(Find<ReportLeave>(Send(RankExited{.exit_code = 143}))->request.failure.cause, "Preemption");
+  EXPECT_EQ(Find<ReportLeave>(Send(RankExited{.exit_code = 143}))->request.failure.cause,
+            protocol::FailureCause::kPreemption);
   EnterRound(2);
-  EXPECT_EQ(Find<ReportLeave>(Send(RankExited{.signal = 15}))->request.failure.cause, "Infrastructure");
+  EXPECT_EQ(Find<ReportLeave>(Send(RankExited{.signal = 15}))->request.failure.cause,
+            protocol::FailureCause::kInfrastructure);
 }
 
 TEST_F(SupervisionTest, GivesUpAfterTheInPlaceLimitWithoutAStepBetween) {
@@ -173,7 +175,7 @@ TEST_F(SupervisionTest, AnErrorOutlivesTheProcessThatReportedIt) {
   (void)Say(fault);
   const Actions first = Send(RankExited{.exit_code = 1});
   EXPECT_NE(Find<SpawnRank>(first), nullptr) << "a device fault is the process's, at first";
-  EXPECT_EQ(Find<ReportLeave>(first)->request.failure.cause, "Infrastructure");
+  EXPECT_EQ(Find<ReportLeave>(first)->request.failure.cause, protocol::FailureCause::kInfrastructure);
   EnterRound(2);
   (void)Say(fault);
   const Actions second = Send(RankExited{.exit_code = 1, .last_lines = "where"});

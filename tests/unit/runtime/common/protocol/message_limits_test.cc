@@ -22,6 +22,7 @@ struct MessageField {
   std::string key;
   Limits limits;
   bool is_text = false;
+  bool is_word = false;  // of an enum
   bool is_list = false;
   bool is_whole = false;  // an integer, or integers
   bool is_required = false;
@@ -65,6 +66,8 @@ class FieldLister {
       field.is_list = field.is_text = true;
     } else if constexpr (std::is_same_v<T, std::map<std::string, double>>) {
       value["phase"] = 1;
+    } else if constexpr (std::is_enum_v<T>) {
+      field.is_word = true;
     } else if constexpr (std::is_arithmetic_v<T>) {
       field.is_whole = !std::is_floating_point_v<T>;
     } else {
@@ -91,6 +94,7 @@ bool IsMeasurement(const std::string& key) {
 std::vector<Json> HostileValues(const MessageField& field) {
   const std::string too_long(field.limits.max_length.value_or(0) + 1, 'x');
   if (field.is_text && !field.is_list) return {too_long, -1};
+  if (field.is_word) return {-1};
   std::vector<Json> numbers;
   if (field.limits.min) numbers.emplace_back(static_cast<int64_t>(*field.limits.min) - 1);
   if (field.limits.max) numbers.emplace_back(static_cast<int64_t>(*field.limits.max * 1.0001) + 1);

@@ -48,6 +48,25 @@ TEST(Rendezvous, NestedListsSurviveTheWire) {
   EXPECT_EQ(back->damaged_checkpoints, beat.damaged_checkpoints);
 }
 
+TEST(Rendezvous, CausesTravelAsWords) {
+  const LeaveRequest leave{.failure = {.cause = FailureCause::kHang}};
+  Json json = MessageToJson(leave);
+  EXPECT_EQ(json["failure"]["cause"], "Hang");
+  EXPECT_EQ(MessageFromJson<LeaveRequest>(json)->failure.cause, FailureCause::kHang);
+  json["failure"]["cause"] = "Meteorite";  // of a newer member
+  EXPECT_EQ(MessageFromJson<LeaveRequest>(json)->failure.cause, FailureCause::kInfrastructure);
+}
+
+// An operator and a worker of another version may have written and may read them.
+TEST(WorkerConfig, WordsOfTheManifestTravelAsNumbers) {
+  const Json json = WorkerConfigToJson({.health = {.on_hang = HealthAction::kReplacePod,
+                                                   .on_straggler = HealthAction::kRestart,
+                                                   .instance_metadata = InstanceMetadata::kGcp}});
+  EXPECT_EQ(json["health"]["onHang"], 2);
+  EXPECT_EQ(json["health"]["onStraggler"], 1);
+  EXPECT_EQ(json["health"]["instanceMetadata"], 2);
+}
+
 TEST(LastReport, FitsIntoATerminationMessageAndKeepsTheNewestRepairs) {
   Heartbeat beat{.member = {.pod = "job-worker-0", .pod_uid = "p"}, .progress = {.round = 3, .step = 480}};
   beat.ranks.resize(8);

@@ -473,11 +473,11 @@ TEST_F(StragglerEntryTest, ShowsTheRankAndNotifiesOnlyItsMember) {
 TEST_F(StragglerEntryTest, AsksForOneRestartOfAReplica) {
   MakeSteps(1);
   protocol::LeaveRequest leave{.member = MemberOf(1), .round = 1, .reason = LeaveReason::kRankDied};
-  leave.failure.cause = "Straggler";
+  leave.failure.cause = protocol::FailureCause::kStraggler;
   entry_.Leave(
       leave, [](auto) {}, now_, outbox_);
   (void)Advance();
-  EXPECT_EQ(change().cause, "Straggler");
+  EXPECT_EQ(change().cause, protocol::FailureCause::kStraggler);
   for (int slot : {1, 0}) Join(slot, 41);
   MakeSteps(2);
   EXPECT_EQ(entry_.View().stragglers.size(), 1U) << "it is still shown";

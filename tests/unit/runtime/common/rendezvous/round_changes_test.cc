@@ -26,7 +26,7 @@ class RoundChangesTest : public ::testing::Test {
     Record();
   }
   void RankDies(int slot) {
-    const protocol::RankFailure failure{.cause = "Hang",
+    const protocol::RankFailure failure{.cause = protocol::FailureCause::kHang,
                                         .ranks = {2 * slot + 1},
                                         .exit_code = 137,
                                         .detection_seconds = 4,
@@ -78,7 +78,7 @@ TEST_F(RoundChangesTest, ARankThatCameBackInItsPodIsARespawn) {
   for (int slot : {0, 2}) Join(slot);
   EXPECT_EQ(first().level, RecoveryLevel::kRespawn);
   EXPECT_TRUE(first().is_repaired);
-  EXPECT_EQ(changes_.at(1).cause, "Scale") << "letting it in again is no failure";
+  EXPECT_EQ(changes_.at(1).cause, std::nullopt) << "letting it in again is no failure";
 }
 
 TEST_F(RoundChangesTest, ReportsTheFailureThatTheSupervisorReported) {
@@ -90,12 +90,15 @@ TEST_F(RoundChangesTest, ReportsTheFailureThatTheSupervisorReported) {
   EXPECT_EQ(departure.exit_code, 137);
   EXPECT_EQ(departure.detection_seconds, 4);
   EXPECT_EQ(departure.last_lines, "killed");
-  EXPECT_EQ(first().cause, "Hang");
+  EXPECT_EQ(first().cause, protocol::FailureCause::kHang);
   EXPECT_EQ(first().reason, "pod-1: rank process 1 hangs");
 }
 
 TEST_F(RoundChangesTest, ANewPodInTheSlotIsAReplacement) {
-  PodEnds(1, {.reason = "exit code 1", .cause = "Infrastructure", .exit_code = 1, .node = "node-7"});
+  PodEnds(1, {.reason = "exit code 1",
+              .cause = protocol::FailureCause::kInfrastructure,
+              .exit_code = 1,
+              .node = "node-7"});
   EXPECT_EQ(first().departures.at(0).ranks, (std::vector<int64_t>{2, 3}))
       << "although they were not reported";
   EXPECT_EQ(first().departures.at(0).node, "node-7");
@@ -140,15 +143,18 @@ TEST_F(RoundChangesTest, LearnsWhoDiedAfterACollectiveFailed) {
   EXPECT_EQ(first().reason, "pod-0: connection reset");
   RankDies(1);
   EXPECT_EQ(changes_.size(), 1U);
-  EXPECT_EQ(first().cause, "Hang");
+  EXPECT_EQ(first().cause, protocol::FailureCause::kHang);
   EXPECT_EQ(first().reason, "pod-1: rank process 1 hangs");
 }
 
 TEST_F(RoundChangesTest, APodsEndSaysWhyItStopped) {
   Stop(1);
-  EXPECT_EQ(first().cause, "Preemption");
-  PodEnds(1, {.reason = "exit code 1: gave up", .cause = "Infrastructure", .exit_code = 1, .node = "node-7"});
-  EXPECT_EQ(first().cause, "Infrastructure");
+  EXPECT_EQ(first().cause, protocol::FailureCause::kPreemption);
+  PodEnds(1, {.reason = "exit code 1: gave up",
+              .cause = protocol::FailureCause::kInfrastructure,
+              .exit_code = 1,
+              .node = "node-7"});
+  EXPECT_EQ(first().cause, protocol::FailureCause::kInfrastructure);
   EXPECT_EQ(first().departures.size(), 1U);
   EXPECT_EQ(first().departures[0].exit_code, 1);
 }

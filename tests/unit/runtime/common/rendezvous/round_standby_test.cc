@@ -112,7 +112,7 @@ TEST_F(ScaleTest, FollowsTheWantedNumberUpAndDownWithoutCallingItAFailure) {
   ScaleTo(4);
   EXPECT_TRUE(round_.running().has_value()) << "no member has joined yet";
   for (int slot : {2, 3}) Join(slot);
-  EXPECT_EQ(round_.last_ending()->cause, "Scale");
+  EXPECT_EQ(round_.last_ending()->cause, std::nullopt);
   for (int slot : {0, 1}) Join(slot, 5);
   EXPECT_EQ(Members(), (std::vector<std::string>{"pod-0", "pod-1", "pod-2", "pod-3"}));
 
@@ -120,7 +120,7 @@ TEST_F(ScaleTest, FollowsTheWantedNumberUpAndDownWithoutCallingItAFailure) {
   EXPECT_TRUE(round_.running().has_value()) << "they train until they are asked to stop";
   for (int slot : {3, 2, 1}) Stop(slot);
   EXPECT_EQ(round_.last_ending()->mode, LeaveMode::kYield);
-  EXPECT_EQ(round_.last_ending()->cause, "Scale");
+  EXPECT_EQ(round_.last_ending()->cause, std::nullopt);
   EXPECT_TRUE(round_.last_ending()->departures.empty());
   Join(0, 9);
   EXPECT_EQ(Members(), (std::vector<std::string>{"pod-0"}));
@@ -155,7 +155,7 @@ TEST_F(ScaleTest, ASuspendedJobFormsNoRound) {
   FormFirstRound();
   ScaleTo(0);
   for (int slot : {0, 1, 2}) Stop(slot);
-  EXPECT_EQ(round_.last_ending()->cause, "Scale");
+  EXPECT_EQ(round_.last_ending()->cause, std::nullopt);
   now_ += 1h;
   round_.Tick(now_);
   ASSERT_EQ(round_.Join(RequestOf(MemberOf(0, "new")), now_), Admission::kAccepted);

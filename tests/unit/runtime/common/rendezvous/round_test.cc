@@ -56,7 +56,7 @@ TEST_F(RoundTest, SurvivorsKeepTheirOrderAndNewcomersFollow) {
   round_.Tick(now_);
   ASSERT_FALSE(round_.running().has_value());
   EXPECT_EQ(round_.last_ending()->mode, LeaveMode::kYield);
-  EXPECT_EQ(round_.last_ending()->cause, "Scale");
+  EXPECT_EQ(round_.last_ending()->cause, std::nullopt);
   Join(1, 6);
   Join(2, 6);
   EXPECT_EQ(Members(), (std::vector<std::string>{"pod-1", "pod-2", "pod-0"}));
@@ -131,17 +131,19 @@ TEST_F(RoundTest, RecordsWhichRanksDeparted) {
 
 TEST_F(RoundTest, ThePodsEndDoesNotReplaceWhatItsMemberReported) {
   FormFirstRound();
-  (void)round_.Leave(
-      {.member = MemberOf(1),
-       .round = 1,
-       .reason = LeaveReason::kRankDied,
-       .detail = "rank process 0 does not answer",
-       .failure =
-           {.cause = "Hang", .ranks = {1}, .exit_code = 137, .detection_seconds = 7, .last_lines = "stack"}},
-      now_);
+  (void)round_.Leave({.member = MemberOf(1),
+                      .round = 1,
+                      .reason = LeaveReason::kRankDied,
+                      .detail = "rank process 0 does not answer",
+                      .failure = {.cause = protocol::FailureCause::kHang,
+                                  .ranks = {1},
+                                  .exit_code = 137,
+                                  .detection_seconds = 7,
+                                  .last_lines = "stack"}},
+                     now_);
   round_.PodGone({.pod_uid = "pod-1-uid", .reason = "exit code 1", .exit_code = 1, .node = "node-1"}, now_);
   const Departure& departure = round_.last_ending()->departures.at(0);
-  EXPECT_EQ(departure.cause, "Hang");
+  EXPECT_EQ(departure.cause, protocol::FailureCause::kHang);
   EXPECT_EQ(departure.reason, "rank process 0 does not answer");
   EXPECT_EQ(departure.exit_code, 137);
   EXPECT_EQ(departure.detection_seconds, 7);
@@ -155,12 +157,16 @@ TEST_F(RoundTest, ThePodsEndExplainsADepartureWithoutAnExitCode) {
     (void)round_.Leave({.member = MemberOf(slot), .round = 1, .detail = "asked to stop"}, now_);
   }
   round_.PodGone({.pod_uid = "pod-1-uid", .reason = "deleted"}, now_);
-  round_.PodGone({.pod_uid = "pod-2-uid", .reason = "exit code 6", .cause = "Hang", .exit_code = 6}, now_);
+  round_.PodGone({.pod_uid = "pod-2-uid",
+                  .reason = "exit code 6",
+                  .cause = protocol::FailureCause::kHang,
+                  .exit_code = 6},
+                 now_);
   const std::vector<Departure>& departures = round_.last_ending()->departures;
   ASSERT_EQ(departures.size(), 2U);
   EXPECT_EQ(departures[0].reason, "asked to stop") << "its end says no more";
   EXPECT_EQ(departures[1].reason, "exit code 6");
-  EXPECT_EQ(departures[1].cause, "Hang");
+  EXPECT_EQ(departures[1].cause, protocol::FailureCause::kHang);
   EXPECT_EQ(departures[1].exit_code, 6);
 }
 
@@ -223,7 +229,7 @@ TEST_F(RoundTest, AMemberThatAsksForAnotherRoundHasBrokenThisOne) {
   Join(1);
   ASSERT_FALSE(round_.running().has_value());
   EXPECT_EQ(round_.last_ending()->mode, LeaveMode::kAbort);
-  EXPECT_EQ(round_.last_ending()->cause, "Infrastructure");
+  EXPECT_EQ(round_.last_ending()->cause, protocol::FailureCause::kInfrastructure);
   EXPECT_EQ(round_.last_ending()->reason, "pod-1 left the round without saying why");
 }
 
@@ -231,14 +237,14 @@ TEST_F(RoundTest, AStoppingPodLetsTheStepFinish) {
   FormFirstRound();
   (void)round_.Leave({.member = MemberOf(2), .round = 1, .reason = LeaveReason::kStopping}, now_);
   EXPECT_EQ(round_.last_ending()->mode, LeaveMode::kYield);
-  EXPECT_EQ(round_.last_ending()->cause, "Preemption");
+  EXPECT_EQ(round_.last_ending()->cause, protocol::FailureCause::kPreemption);
 }
 
 TEST_F(RoundTest, TheOthersWaitForAMemberThatHandsItsPartOver) {
   FormFirstRound();
   (void)round_.Leave({.member = MemberOf(2), .round = 1, .reason = LeaveReason::kHandingOver}, now_);
   EXPECT_EQ(round_.last_ending()->mode, LeaveMode::kYield);
-  EXPECT_EQ(round_.last_ending()->cause, "Preemption");
+  EXPECT_EQ(round_.last_ending()->cause, protocol::FailureCause::kPreemption);
   for (int slot : {0, 1}) Join(slot, 4);
   EXPECT_FALSE(round_.running().has_value()) << "it may not have handed it over";
   Join(2, 4);
