@@ -38,9 +38,7 @@ api::ProgressStatus ProgressFrom(const rendezvous::RendezvousView& view) {
   if (view.progress.step > 0 && view.progress.HasLoss()) progress.loss = view.progress.loss;
   if (view.progress.samples_per_second > 0) progress.samples_per_second = view.progress.samples_per_second;
   if (view.last_progress_time > WallTime{}) progress.last_progress_time = view.last_progress_time;
-  if (view.evaluation.step > 0) {
-    progress.evaluation = {view.evaluation.step, view.evaluation.loss, view.evaluation.accuracy};
-  }
+  if (view.evaluation.step > 0) progress.evaluation = view.evaluation;
   return progress;
 }
 

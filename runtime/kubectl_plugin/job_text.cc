@@ -125,7 +125,8 @@ std::string EvaluationLine(const api::EvaluationStatus& evaluation) {
   Lines parts;
   if (evaluation.accuracy) parts.push_back("accuracy " + FormatNumber(*evaluation.accuracy));
   if (evaluation.loss) parts.push_back("loss " + FormatNumber(*evaluation.loss));
-  return Join(parts, ", ") + " after step " + std::to_string(evaluation.step);
+  const std::string epoch = evaluation.epoch > 0 ? ", epoch " + FormatNumber(evaluation.epoch) : "";
+  return Join(parts, ", ") + " after step " + std::to_string(evaluation.step) + epoch;
 }
 
 std::string CheckpointLine(const api::CheckpointStatus& checkpoint, WallTime now) {

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cmath>
 #include <iostream>
 #include <utility>
 
@@ -28,7 +29,8 @@ void ProgressLines::Show(const rendezvous::RendezvousView& view, SteadyTime now)
   if (view.evaluation.step > shown_evaluation_) {
     shown_evaluation_ = view.evaluation.step;
     Say("step " + std::to_string(view.evaluation.step) + ": test accuracy " +
-        FormatNumber(view.evaluation.accuracy) + ", loss " + FormatNumber(view.evaluation.loss));
+        FormatNumber(view.evaluation.accuracy.value_or(NAN)) + ", loss " +
+        FormatNumber(view.evaluation.loss.value_or(NAN)));
   }
   if (std::exchange(shown_checkpoint_, view.checkpoint_time) != view.checkpoint_time) {
     const std::string step =

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -384,8 +385,8 @@ class Supervisor {
     } else if (const auto* evaluated = std::get_if<protocol::Evaluated>(&event.message)) {
       log::Info("evaluated", {{"step", evaluated->step},
                               {"epoch", evaluated->epoch},
-                              {"loss", evaluated->loss},
-                              {"accuracy", evaluated->accuracy}});
+                              {"loss", evaluated->loss.value_or(NAN)},
+                              {"accuracy", evaluated->accuracy.value_or(NAN)}});
     } else if (const auto* saved = std::get_if<protocol::Saved>(&event.message)) {
       log::Info("checkpoint stored", {{"step", saved->step},
                                       {"uri", saved->uri},

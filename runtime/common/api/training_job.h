@@ -14,6 +14,7 @@
 #include "runtime/common/base/enum_text.h"
 #include "runtime/common/base/json.h"
 #include "runtime/common/protocol/failure_cause.h"
+#include "runtime/common/protocol/rank_control.h"
 #include "runtime/common/protocol/worker_config.h"
 #include "runtime/common/rendezvous/view.h"
 
@@ -32,6 +33,7 @@ using protocol::FailureCause;
 using protocol::HealthAction;
 using protocol::InstanceMetadata;
 using rendezvous::RecoveryLevel;
+using EvaluationStatus = protocol::Evaluated;
 
 // ---- spec ----
 
@@ -225,14 +227,6 @@ struct RendezvousStatus {
   int32_t world_size = 0;
 
   friend bool operator==(const RendezvousStatus&, const RendezvousStatus&) = default;
-};
-
-struct EvaluationStatus {
-  int64_t step = 0;
-  std::optional<double> loss;
-  std::optional<double> accuracy;
-
-  friend bool operator==(const EvaluationStatus&, const EvaluationStatus&) = default;
 };
 
 struct ProgressStatus {

@@ -194,13 +194,6 @@ void Describe(A& fields, Of<A, RendezvousStatus>& status) {
 }
 
 template <typename A>
-void Describe(A& fields, Of<A, EvaluationStatus>& status) {
-  fields.Field("step", status.step);
-  fields.Field("loss", status.loss);
-  fields.Field("accuracy", status.accuracy);
-}
-
-template <typename A>
 void Describe(A& fields, Of<A, ProgressStatus>& status) {
   fields.Field("step", status.step);
   fields.Field("totalSteps", status.total_steps);

@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -96,11 +97,14 @@ struct Synced {
   double seconds = 0;
 };
 
+// Travels as it is to the job's status (status.progress.evaluation): a field of it needs its line in Describe,
+// the rank that sets it, and the definition of the resource (crds/schema.yaml).
 struct Evaluated {
   int64_t step = 0;
   double epoch = 0;
-  double loss = 0;
-  double accuracy = 0;
+  std::optional<double> loss{};  // no value: not finite
+  std::optional<double> accuracy{};
+  friend bool operator==(const Evaluated&, const Evaluated&) = default;
 };
 
 struct Saved {
@@ -282,7 +286,7 @@ void Describe(A& fields, Of<A, Synced>& message) {
 }
 template <typename A>
 void Describe(A& fields, Of<A, Evaluated>& message) {
-  fields.Field("step", message.step, limits::kStep);
+  fields.Field("step", message.step, limits::kCount);
   fields.Field("epoch", message.epoch);
   fields.Field("loss", message.loss);
   fields.Field("accuracy", message.accuracy);

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "operator/reconcile/notes.h"
 #include "operator/reconcile/plan.h"
 #include "runtime/common/api/conditions.h"
@@ -220,6 +222,16 @@ TEST(Status, EndsAJobBetweenItsLastProgressAndNowWhateverItsNodesSay) {
     EXPECT_EQ(status.state, "Complete");
     EXPECT_EQ(status.completion_time, skew.count() < 0 ? last_progress : world.observed().now);
   }
+}
+
+TEST(Status, HoldsTheNewestEvaluationAsItsRankReportedIt) {
+  JobWorld world;
+  world.Running(0).Running(1).Round(1, {0, 1}, 50);
+  const protocol::Evaluated evaluation{.step = 48, .epoch = 1.5, .loss = NAN, .accuracy = 0.5};
+  const auto received = protocol::DecodeFromRank(protocol::Encode(protocol::FromRank(evaluation)));
+  world.observed().rendezvous.evaluation = std::get<protocol::Evaluated>(*received);
+  const Json status = api::TrainingJobStatusToJson(MakePlan(world.observed()).status);
+  EXPECT_EQ(DumpJson(status["progress"]["evaluation"]), R"({"accuracy":0.5,"epoch":1.5,"step":48})");
 }
 
 TEST(Status, ReportsTheCheckpointOfASuspensionRegardlessOfThePeriod) {

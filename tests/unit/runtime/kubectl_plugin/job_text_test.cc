@@ -32,8 +32,8 @@ TEST(JobText, ShowsEveryKnownField) {
                   "Pods        2 of 3 ready, elastic from 1 to 4",                  //
                   "Round       5, 4 ranks",                                         //
                   "Progress    step 500 of 2000 (25 %), epoch 1, loss 0.3312, 5120 samples/s, 25 ms a step, "
-                  "about 38 s left",                                      //
-                  "Tested      accuracy 0.875, loss 0.4 after step 469",  //
+                  "about 38 s left",                                               //
+                  "Tested      accuracy 0.875, loss 0.4 after step 469, epoch 1",  //
                   "Checkpoint  step 400, 40 s ago, s3://lockstep/fashion/step-000000000400",
                   "Goodput     93.4 %, 9 min 20 s on steps whose result was kept; lost to startup 21 s, "
                   "rendezvous 3.3 s, "

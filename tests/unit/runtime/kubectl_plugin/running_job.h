@@ -30,7 +30,7 @@ inline Json RunningJob() {
          "lastTransitionTime": "2026-01-02T03:08:00Z"}],
       "rendezvous": {"round": 5, "worldSize": 4},
       "progress": {"step": 500, "totalSteps": 2000, "epoch": 1, "loss": 0.33125, "samplesPerSecond": 5120,
-        "lastProgressTime": "2026-01-02T03:09:58Z", "evaluation": {"step": 469, "loss": 0.4, "accuracy": 0.875}},
+        "lastProgressTime": "2026-01-02T03:09:58Z", "evaluation": {"step": 469, "epoch": 1, "loss": 0.4, "accuracy": 0.875}},
       "checkpoint": {"step": 400, "time": "2026-01-02T03:09:20Z", "uri": "s3://lockstep/fashion/step-000000000400"},
       "goodput": {"since": "2026-01-02T03:00:01Z", "activity": "Training", "ratio": 0.934, "productiveSeconds": 559.5,
         "lostSeconds": {"startup": 20.5, "rendezvous": 3.25, "recompute": 12, "checkpoint": 0.01}},

@@ -72,8 +72,10 @@ class Scrambler {
   }
 
   template <typename T>
-  void Field(std::string_view, T& value, const Limits& limits = {}) {
-    if constexpr (requires(Scrambler & nested) { Describe(nested, value); }) {
+  void Field(std::string_view key, T& value, const Limits& limits = {}) {
+    if constexpr (IsOptional<T>::value) {
+      Field(key, value.emplace(), limits);
+    } else if constexpr (requires(Scrambler & nested) { Describe(nested, value); }) {
       Describe(*this, value);
     } else if (!chance_.OneIn(rarity_)) {
       return;

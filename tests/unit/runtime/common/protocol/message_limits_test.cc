@@ -52,7 +52,9 @@ class FieldLister {
   void Field(std::string_view key, T& value, const Limits& limits = {}) {
     const std::string path = path_ + "/" + std::string(key);
     MessageField field{.path = path, .key = std::string(key), .limits = limits};
-    if constexpr (requires(FieldLister & nested) { Describe(nested, value); }) {
+    if constexpr (IsOptional<T>::value) {
+      return Field(key, value.emplace(), limits);
+    } else if constexpr (requires(FieldLister & nested) { Describe(nested, value); }) {
       FieldLister nested(path, fields_);
       Describe(nested, value);
       return;
