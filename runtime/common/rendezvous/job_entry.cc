@@ -5,14 +5,13 @@
 
 #include "runtime/common/base/fields.h"
 #include "runtime/common/base/strings.h"
-#include "runtime/common/protocol/damaged_checkpoints.h"
+#include "runtime/common/rendezvous/facts.h"
 #include "runtime/common/rendezvous/round_changes.h"
 #include "runtime/common/rendezvous/spec_check.h"
 
 namespace lockstep::rendezvous {
 namespace {
 
-constexpr std::size_t kKeptSaves = 32;
 // All long polls are checked this often, not at each of thousands of events.
 constexpr std::chrono::milliseconds kSweepInterval{100};
 constexpr auto kLongPoll =
@@ -322,20 +321,12 @@ void JobEntry::TakeProgress(const protocol::Heartbeat& heartbeat, Moment now) {
     view_.seconds_since_step = std::max(view_.seconds_since_step, heartbeat.seconds_since_step);
   }
   keeps_state_ = keeps_state_ || heartbeat.keeps_state;
-  TakeSaved(heartbeat, now);
+  TakeWantedSave(heartbeat);
   TakeStoreOutage(heartbeat, now);
   TakeProfile(heartbeat);
-  TakeRepairs(heartbeat);
-  for (const protocol::CheckpointDamaged& damaged : heartbeat.damaged_checkpoints)
-    has_update_ = protocol::KeepNewest(view_.damaged_checkpoints, damaged) || has_update_;
-  if (heartbeat.evaluation.step > view_.evaluation.step) view_.evaluation = heartbeat.evaluation;
-}
-
-void JobEntry::TakeRepairs(const protocol::Heartbeat& heartbeat) {
-  for (const protocol::Repair& repair : heartbeat.repairs) {
+  for (const protocol::Repair& repair : heartbeat.repairs)
     repaired_to_ = std::max(repaired_to_, repair.formation + 1);
-    has_update_ = RecordRepair(heartbeat.member, repair, view_.changes) || has_update_;
-  }
+  has_update_ = TakeFacts(heartbeat, now.wall, view_) || has_update_;
 }
 
 Ending JobEntry::EndingOfFormation() const {
@@ -352,30 +343,14 @@ void JobEntry::TakeProfile(const protocol::Heartbeat& heartbeat) {
   if (is_wanted && wanted_profile_->before != agreed) wanted_profile_.reset();
 }
 
-void JobEntry::TakeSaved(const protocol::Heartbeat& heartbeat, Moment now) {
-  const protocol::Saved& saved = heartbeat.checkpoint;
+void JobEntry::TakeWantedSave(const protocol::Heartbeat& heartbeat) {
+  if (!wanted_save_.has_value()) return;
   // Only from a member that trains: others have no step.
   const bool trains = heartbeat.progress.round > 0 && heartbeat.progress.round == view_.progress.round;
-  if (wanted_save_.has_value() && !wanted_save_->from_step.has_value() && trains)
-    wanted_save_->from_step = view_.progress.step;
-  if (saved.uri.empty()) return;
-  const bool is_wanted = wanted_save_.has_value() && wanted_save_->from_step.has_value();
-  if (is_wanted && saved.step >= *wanted_save_->from_step) wanted_save_.reset();
-  if (saved.completed_at > 0) return TakeFound(saved, now);
-  if (saved.step < view_.checkpoint.step || saved.uri == view_.checkpoint.uri) return;
-  view_.checkpoint = saved;
-  view_.checkpoint_time = now.wall;
-  view_.saves.push_back(saved);
-  if (view_.saves.size() > kKeptSaves) view_.saves.erase(view_.saves.begin());
-}
-
-// A program may write to the same file again, and may continue from a lower step: the newest counts. Clocks of file
-// servers differ.
-void JobEntry::TakeFound(const protocol::Saved& found, Moment now) {
-  if (found.completed_at <= view_.checkpoint.completed_at) return;
-  view_.checkpoint = found;
-  const WallTime completed(std::chrono::duration_cast<WallTime::duration>(Seconds(found.completed_at)));
-  view_.checkpoint_time = std::min(completed, now.wall);
+  std::optional<int64_t>& from_step = wanted_save_->from_step;
+  if (!from_step.has_value() && trains) from_step = view_.progress.step;
+  const protocol::Saved& saved = heartbeat.checkpoint;
+  if (from_step.has_value() && !saved.uri.empty() && saved.step >= *from_step) wanted_save_.reset();
 }
 
 void JobEntry::TakeStoreOutage(const protocol::Heartbeat& heartbeat, Moment now) {

@@ -87,12 +87,10 @@ class JobEntry {
   void RequestSave(const std::string& request);
   void RequestProfile(const protocol::ProfileWanted& wanted);
   void TakeProfile(const protocol::Heartbeat& heartbeat);
-  void TakeSaved(const protocol::Heartbeat& heartbeat, Moment now);
-  void TakeFound(const protocol::Saved& found, Moment now);
+  void TakeWantedSave(const protocol::Heartbeat& heartbeat);
   void TakeStoreOutage(const protocol::Heartbeat& heartbeat, Moment now);
   [[nodiscard]] std::optional<StoreOutage> CurrentOutage() const;
   void TakeProgress(const protocol::Heartbeat& heartbeat, Moment now);
-  void TakeRepairs(const protocol::Heartbeat& heartbeat);
   // The end of the newest ended round, with the number under which it is recorded.
   [[nodiscard]] Ending EndingOfFormation() const;
   // The stragglers among the member's ranks that it should act on.

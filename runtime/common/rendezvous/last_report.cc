@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
-#include "runtime/common/protocol/damaged_checkpoints.h"
-#include "runtime/common/rendezvous/round_changes.h"
+#include "runtime/common/rendezvous/facts.h"
 
 namespace lockstep::rendezvous {
 
@@ -22,20 +21,7 @@ void TakeLastReport(const protocol::Heartbeat& report, WallTime ended, Rendezvou
   }
   if (reached(report.progress) == reached(view.progress))
     view.seconds_since_step = std::max(view.seconds_since_step, report.seconds_since_step);
-  if (report.checkpoint.completed_at > view.checkpoint.completed_at) {
-    view.checkpoint = report.checkpoint;
-    const Seconds completed(report.checkpoint.completed_at);
-    view.checkpoint_time =
-        std::min(WallTime(std::chrono::duration_cast<WallTime::duration>(completed)), ended);
-  } else if (report.checkpoint.step > view.checkpoint.step) {
-    view.checkpoint = report.checkpoint;
-    view.checkpoint_time = ended;
-    view.saves.push_back(report.checkpoint);
-  }
-  if (report.evaluation.step > view.evaluation.step) view.evaluation = report.evaluation;
-  for (const protocol::CheckpointDamaged& damaged : report.damaged_checkpoints)
-    protocol::KeepNewest(view.damaged_checkpoints, damaged);
-  for (const protocol::Repair& repair : report.repairs) RecordRepair(report.member, repair, view.changes);
+  TakeFacts(report, ended, view);
 }
 
 }  // namespace lockstep::rendezvous

@@ -1,0 +1,45 @@
+#include "runtime/common/rendezvous/facts.h"
+
+#include <algorithm>
+
+#include "runtime/common/protocol/damaged_checkpoints.h"
+#include "runtime/common/rendezvous/round_changes.h"
+
+namespace lockstep::rendezvous {
+namespace {
+
+constexpr std::size_t kKeptSaves = 32;
+
+// A program may write to the same file again, and may continue from a lower step: the newest counts. Clocks of file
+// servers differ.
+void TakeFound(const protocol::Saved& found, WallTime received, RendezvousView& view) {
+  if (found.completed_at <= view.checkpoint.completed_at) return;
+  view.checkpoint = found;
+  const WallTime completed(std::chrono::duration_cast<WallTime::duration>(Seconds(found.completed_at)));
+  view.checkpoint_time = std::min(completed, received);
+}
+
+void TakeSaved(const protocol::Saved& saved, WallTime received, RendezvousView& view) {
+  if (saved.uri.empty()) return;
+  if (saved.completed_at > 0) return TakeFound(saved, received, view);
+  if (saved.step < view.checkpoint.step || saved.uri == view.checkpoint.uri) return;
+  view.checkpoint = saved;
+  view.checkpoint_time = received;
+  view.saves.push_back(saved);
+  if (view.saves.size() > kKeptSaves) view.saves.erase(view.saves.begin());
+}
+
+}  // namespace
+
+bool TakeFacts(const protocol::Heartbeat& report, WallTime received, RendezvousView& view) {
+  TakeSaved(report.checkpoint, received, view);
+  if (report.evaluation.step > view.evaluation.step) view.evaluation = report.evaluation;
+  bool is_news = false;
+  for (const protocol::Repair& repair : report.repairs)
+    is_news = RecordRepair(report.member, repair, view.changes) || is_news;
+  for (const protocol::CheckpointDamaged& damaged : report.damaged_checkpoints)
+    is_news = protocol::KeepNewest(view.damaged_checkpoints, damaged) || is_news;
+  return is_news;
+}
+
+}  // namespace lockstep::rendezvous
