@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "operator/reconcile/gang.h"
+#include "operator/reconcile/kueue_priority.h"
+#include "operator/reconcile/kueue_workload.h"
 #include "operator/reconcile/owned_objects.h"
-#include "operator/reconcile/queue.h"
-#include "operator/reconcile/queue_priority.h"
 #include "runtime/common/base/log.h"
 #include "runtime/common/base/pause.h"
 
@@ -23,10 +23,10 @@ void OptionalKinds::Start() {
 void OptionalKinds::Run(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     const bool knows_gangs = LookForGangKinds(stop);
-    const bool knows_queue = LookForQueue(stop);
+    const bool knows_kueue = LookForKueue(stop);
     Serve(stop);
     has_looked_ = true;
-    PauseFor(knows_gangs && knows_queue ? options_.period : options_.retry, stop);
+    PauseFor(knows_gangs && knows_kueue ? options_.period : options_.retry, stop);
   }
 }
 
@@ -73,7 +73,7 @@ bool OptionalKinds::LookForGangKinds(const std::stop_token& stop) {
 }
 
 // Flavors and classes are cluster-scoped, like nodes.
-bool OptionalKinds::LookForQueue(const std::stop_token& stop) {
+bool OptionalKinds::LookForKueue(const std::stop_token& stop) {
   const bool is_found = std::any_of(found_.begin(), found_.end(),
                                     [](const Found& found) { return found.kind == reconcile::kWorkloads; });
   if (is_found) return true;

@@ -49,7 +49,7 @@ class OptionalKinds {
   void Run(const std::stop_token& stop);
   // True if the answer is definite for every kind.
   bool LookForGangKinds(const std::stop_token& stop);
-  bool LookForQueue(const std::stop_token& stop);
+  bool LookForKueue(const std::stop_token& stop);
   Presence Look(const kube::Resource& resource, const std::string& name_space, const std::stop_token& stop);
   // Adds a cluster-scoped kind.
   void Add(Found& found, const kube::Resource& resource, kube::Store& store,

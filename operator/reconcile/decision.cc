@@ -26,7 +26,7 @@ bool IsForeign(const Observed& observed) {
   return manager != observed.settings.managed_by || !observed.is_namespace_ours;
 }
 
-Rule IgnoreForeign(const Observed& observed, const QueueState&) {
+Rule IgnoreForeign(const Observed& observed, const KueueState&) {
   if (!IsForeign(observed)) return std::nullopt;
   return Decision{.mode = Mode::kIgnore};
 }
@@ -48,7 +48,7 @@ std::string WhenItIsTakenOver(const Observed& observed) {
   return "If the first no longer exists, remove the job's annotation " + annotation;
 }
 
-Rule ClaimedByAnother(const Observed& observed, const QueueState&) {
+Rule ClaimedByAnother(const Observed& observed, const KueueState&) {
   if (!IsClaimedByAnother(observed)) return std::nullopt;
   // Running workers have the address of that installation: they would not reach the rendezvous of this one.
   const bool waits_for_workers = !observed.job.metadata.deletion_timestamp && HasRunningPod(observed.pods);
@@ -60,12 +60,12 @@ Rule ClaimedByAnother(const Observed& observed, const QueueState&) {
                              "namespaces. " + WhenItIsTakenOver(observed)};
 }
 
-Rule Deleted(const Observed& observed, const QueueState&) {
+Rule Deleted(const Observed& observed, const KueueState&) {
   if (!observed.job.metadata.deletion_timestamp) return std::nullopt;
   return Decision{.mode = Mode::kDelete, .removal = DecideRemoval(observed)};
 }
 
-Rule FinishedBefore(const Observed& observed, const QueueState&) {
+Rule FinishedBefore(const Observed& observed, const KueueState&) {
   if (!api::IsFinished(observed.job.status.conditions)) return std::nullopt;
   return Decision{.mode = Mode::kFinished};
 }
@@ -87,13 +87,13 @@ SpecProblem ProblemOfSpec(const Observed& observed) {
 // A job that was never valid fails. If it was valid before, its pods continue with the spec that they were
 // created from, and the job continues once its spec is valid again. The same applies if the operator is of
 // the wrong version to decide. Suspension and eviction do not need a valid spec.
-Rule Invalid(const Observed& observed, const QueueState& queue) {
+Rule Invalid(const Observed& observed, const KueueState& kueue) {
   if (IsValid(observed)) return std::nullopt;
   SpecProblem problem = ProblemOfSpec(observed);
   const bool was_valid = observed.job.status.observed_generation > 0;
   if (!was_valid && problem.reason != reason::kVersionMismatch)
     return Fail(problem.reason, std::move(problem.message));
-  if (observed.job.spec.suspend || queue.reason == reason::kEvicted) return std::nullopt;
+  if (observed.job.spec.suspend || kueue.reason == reason::kEvicted) return std::nullopt;
   return Decision{.mode = Mode::kHold, .reason = problem.reason, .message = std::move(problem.message)};
 }
 
@@ -105,7 +105,7 @@ bool ReachedTheEnd(const Observed& observed) {
 // One worker that completed is sufficient: the others hold the same weights, and in a program of the user's
 // own a worker completes only when the rendezvous says so. A replacement would start from nothing. Workers
 // that still run get time to leave.
-Rule Completed(const Observed& observed, const QueueState&) {
+Rule Completed(const Observed& observed, const KueueState&) {
   if (!ReachedTheEnd(observed)) return std::nullopt;
   const auto leaving = [](const Pod& pod) { return pod.phase == PodPhase::kRunning; };
   const auto count = std::count_if(observed.pods.begin(), observed.pods.end(), leaving);
@@ -118,17 +118,17 @@ Rule Completed(const Observed& observed, const QueueState&) {
                   .ended = EndOfTraining(observed.pods, observed.job.status, observed.now)};
 }
 
-Rule Suspended(const Observed& observed, const QueueState&) {
+Rule Suspended(const Observed& observed, const KueueState&) {
   if (!observed.job.spec.suspend) return std::nullopt;
   return Decision{
       .mode = Mode::kSuspend, .reason = reason::kSuspendRequested, .message = "spec.suspend is true"};
 }
 
-Rule Queued(const Observed&, const QueueState& queue) {
-  if (!queue.is_asked || queue.admission) return std::nullopt;
-  return Decision{.mode = queue.is_unknown ? Mode::kHold : Mode::kSuspend,
-                  .reason = queue.reason,
-                  .message = queue.message};
+Rule Queued(const Observed&, const KueueState& kueue) {
+  if (!kueue.is_asked || kueue.admission) return std::nullopt;
+  return Decision{.mode = kueue.is_unknown ? Mode::kHold : Mode::kSuspend,
+                  .reason = kueue.reason,
+                  .message = kueue.message};
 }
 
 std::optional<Seconds> UntilEndOf(const Observed& observed, std::optional<int64_t> limit) {
@@ -137,7 +137,7 @@ std::optional<Seconds> UntilEndOf(const Observed& observed, std::optional<int64_
   return Seconds(static_cast<double>(*limit)) - Seconds(observed.now - start);
 }
 
-Rule PastDeadline(const Observed& observed, const QueueState&) {
+Rule PastDeadline(const Observed& observed, const KueueState&) {
   const auto& limit = observed.job.spec.run_policy.active_deadline_seconds;
   if (!limit || UntilEndOf(observed, limit) > Seconds(0)) return std::nullopt;
   return Fail(reason::kDeadlineExceeded,
@@ -152,7 +152,7 @@ bool HasStarted(const Observed& observed) {
   return observed.rendezvous.progress.step > 0 || (progress && progress->step > 0);
 }
 
-Rule PastStartupDeadline(const Observed& observed, const QueueState&) {
+Rule PastStartupDeadline(const Observed& observed, const KueueState&) {
   const auto& limit = observed.job.spec.run_policy.startup_deadline_seconds;
   if (!limit || HasStarted(observed) || UntilEndOf(observed, limit) > Seconds(0)) return std::nullopt;
   const auto waiting = FindWaitingReason(observed);
@@ -189,10 +189,10 @@ bool IsClaimedByAnother(const Observed& observed) {
   return !IsForeign(observed) && !holder.empty() && holder != observed.settings.installation;
 }
 
-Decision Decide(const Observed& observed, const PodGroups& groups, const QueueState& queue) {
+Decision Decide(const Observed& observed, const PodGroups& groups, const KueueState& kueue) {
   for (const auto rule : {IgnoreForeign, ClaimedByAnother, Deleted, FinishedBefore, Completed, Invalid,
                           Suspended, Queued, PastDeadline, PastStartupDeadline}) {
-    if (Rule decision = rule(observed, queue)) return *std::move(decision);
+    if (Rule decision = rule(observed, kueue)) return *std::move(decision);
   }
   return Run(observed, groups);
 }

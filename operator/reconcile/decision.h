@@ -8,9 +8,9 @@
 #include "operator/reconcile/checkpoint_removal.h"
 #include "operator/reconcile/failure_policy.h"
 #include "operator/reconcile/gang_start.h"
+#include "operator/reconcile/kueue.h"
 #include "operator/reconcile/observed.h"
 #include "operator/reconcile/pods.h"
-#include "operator/reconcile/queue.h"
 
 namespace lockstep::reconcile {
 
@@ -40,6 +40,6 @@ struct Decision {
 // Whether the job would be this installation's, but another one has claimed it.
 [[nodiscard]] bool IsClaimedByAnother(const Observed& observed);
 
-[[nodiscard]] Decision Decide(const Observed& observed, const PodGroups& groups, const QueueState& queue);
+[[nodiscard]] Decision Decide(const Observed& observed, const PodGroups& groups, const KueueState& kueue);
 
 }  // namespace lockstep::reconcile

@@ -4,11 +4,11 @@
 #include <utility>
 
 #include "operator/reconcile/gang.h"
+#include "operator/reconcile/kueue_priority.h"
+#include "operator/reconcile/kueue_workload.h"
 #include "operator/reconcile/last_reports.h"
 #include "operator/reconcile/owned_objects.h"
 #include "operator/reconcile/owner.h"
-#include "operator/reconcile/queue.h"
-#include "operator/reconcile/queue_priority.h"
 #include "runtime/common/api/names.h"
 #include "runtime/common/api/training_job_json.h"
 #include "runtime/common/api/validate.h"
@@ -98,9 +98,9 @@ std::optional<Json> PriorityClassOfJob(const api::TrainingJob& job, const Caches
 
 std::map<std::string, Json> FlavorsOfJob(const Observed& observed, const kube::Store& store) {
   std::map<std::string, Json> flavors;
-  const auto workload = observed.owned.find(KeyOfKind(kWorkloads));
-  if (workload == observed.owned.end()) return flavors;
-  for (const std::string& name : FlavorsOf(workload->second)) {
+  const Json* workload = WorkloadOf(observed);
+  if (workload == nullptr) return flavors;
+  for (const std::string& name : FlavorsOf(*workload)) {
     if (const kube::Object flavor = store.Get({"", name})) flavors.emplace(name, *flavor);
   }
   return flavors;

@@ -49,7 +49,7 @@ struct Observed {
   std::map<std::string, Json> owned;    // the job's objects other than pods, by KeyOfKind
   std::set<std::string> served;         // served kinds of kGangKinds and kWorkloads, by KeyOfKind
   std::map<std::string, Json> flavors;  // ResourceFlavors that Kueue assigned to the job, by name
-  // The job's priority class in its queue (queue_priority.h): the one that it names, else the default;
+  // The job's priority class in its queue (kueue_priority.h): the one that it names, else the default;
   // absent: there is none.
   std::optional<Json> priority_class;
   rendezvous::RendezvousView rendezvous;

@@ -9,13 +9,13 @@
 #include "operator/reconcile/force_delete.h"
 #include "operator/reconcile/gang.h"
 #include "operator/reconcile/gpus.h"
+#include "operator/reconcile/kueue.h"
 #include "operator/reconcile/launcher.h"
 #include "operator/reconcile/notes.h"
 #include "operator/reconcile/owned_objects.h"
 #include "operator/reconcile/plan_objects.h"
 #include "operator/reconcile/profile_request.h"
 #include "operator/reconcile/progress.h"
-#include "operator/reconcile/queue.h"
 #include "operator/reconcile/removal_pod.h"
 #include "operator/reconcile/rollout.h"
 #include "operator/reconcile/status.h"
@@ -94,7 +94,7 @@ void PlanFinished(const Observed& observed, const api::TrainingJobStatus& status
 
 // Stops once there are more than a pass creates (LimitPods). Lowest slot first: when a job grows, lost pods
 // are replaced before new slots are filled.
-void CreateMissing(const Observed& observed, const PodGroups& groups, const QueueState& queue,
+void CreateMissing(const Observed& observed, const PodGroups& groups, const KueueState& kueue,
                    Actions& actions) {
   const bool in_gang = JoinsGang(observed);
   const std::vector<std::string> avoided = AvoidedNodes(observed.job.status, observed.now);
@@ -103,7 +103,7 @@ void CreateMissing(const Observed& observed, const PodGroups& groups, const Queu
     if (groups.slots.contains(slot) || IsGivenUp(observed.job, slot)) continue;
     Json pod = DesiredPod(observed.job, slot, avoided);
     if (in_gang) JoinGang(pod, observed.job, observed.served);
-    if (queue.admission) JoinQueue(pod, *queue.admission);
+    if (kueue.admission) AddAdmission(pod, *kueue.admission);
     AddLauncher(pod, observed.job, observed.settings);
     actions.push_back({CreatePod{std::move(pod)}, "the slot is free"});
     ++created;
@@ -132,7 +132,7 @@ void DeleteOthers(const PodGroups& groups, const FailureDecision& failures, Acti
 }
 
 void PlanRun(const Observed& observed, const PodGroups& groups, const Decision& decision,
-             const QueueState& queue, Actions& actions) {
+             const KueueState& kueue, Actions& actions) {
   const FailureDecision& failures = decision.failures;
   const GangStart& gang = decision.gang;
   if (!HasFinalizer(observed.job) || InstallationOf(observed.job) != observed.settings.installation)
@@ -162,7 +162,7 @@ void PlanRun(const Observed& observed, const PodGroups& groups, const Decision& 
       actions.push_back({DeletePod{pod.name, pod.uid}, "spec.worker.template has changed"});
     }
   }
-  CreateMissing(observed, groups, queue, actions);
+  CreateMissing(observed, groups, kueue, actions);
 }
 
 std::optional<Seconds> PlanForceDeletions(const Observed& observed, Actions& actions) {
@@ -249,16 +249,16 @@ std::optional<std::chrono::milliseconds> NextLook(const Observed& observed, cons
   return std::chrono::ceil<std::chrono::milliseconds>(*next);
 }
 
-Plan PlanOf(const Observed& observed, const QueueState& queue) {
+Plan PlanOf(const Observed& observed, const KueueState& kueue) {
   const PodGroups groups = GroupPods(observed.pods, observed.job.spec.pod_count());
-  const Decision decision = Decide(observed, groups, queue);
+  const Decision decision = Decide(observed, groups, kueue);
   Plan plan;
   plan.ignored = decision.mode == Mode::kIgnore;
   if (plan.ignored) {
     if (!decision.message.empty()) plan.events = {NoteOfConflict(decision.message)};
     return plan;
   }
-  plan.status = MakeStatus(observed, groups, decision, queue);
+  plan.status = MakeStatus(observed, groups, decision, kueue);
   switch (decision.mode) {
     case Mode::kDelete: PlanDelete(observed, decision.removal, plan.actions); break;
     case Mode::kFinished:
@@ -267,7 +267,7 @@ Plan PlanOf(const Observed& observed, const QueueState& queue) {
       if (decision.finish_as.empty()) PlanFinished(observed, plan.status, plan);
       break;
     case Mode::kSuspend: DeletePods(observed.pods, Any, decision.message, plan.actions); break;
-    case Mode::kRun: PlanRun(observed, groups, decision, queue, plan.actions); break;
+    case Mode::kRun: PlanRun(observed, groups, decision, kueue, plan.actions); break;
     case Mode::kDrain:
     case Mode::kHold: PlanAuthority(observed, plan.actions); break;
     case Mode::kIgnore: break;
@@ -285,7 +285,7 @@ Plan PlanOf(const Observed& observed, const QueueState& queue) {
 }
 
 // The Workload is made from the spec, everything else from the admitted part of it.
-Observed AsAdmitted(Observed observed, const Admission& admission) {
+Observed AsAdmitted(Observed observed, const KueueAdmission& admission) {
   observed.job.spec = AsAdmitted(std::move(observed.job.spec), admission);
   return observed;
 }
@@ -293,11 +293,11 @@ Observed AsAdmitted(Observed observed, const Admission& admission) {
 }  // namespace
 
 Plan MakePlan(const Observed& observed) {
-  const QueueState queue = QueueStateOf(observed);
+  const KueueState kueue = KueueStateOf(observed);
   Plan plan =
-      queue.admission ? PlanOf(AsAdmitted(observed, *queue.admission), queue) : PlanOf(observed, queue);
+      kueue.admission ? PlanOf(AsAdmitted(observed, *kueue.admission), kueue) : PlanOf(observed, kueue);
   if (!plan.ignored && !observed.job.metadata.deletion_timestamp)
-    PlanQueue(observed, queue, plan.status, plan.actions);
+    PlanKueue(observed, kueue, plan.status, plan.actions);
   return plan;
 }
 

@@ -29,7 +29,7 @@ Json Keep(const Json& object, const char* const (&keys)[N]) {
 }
 
 // With the labels and annotations of a queue the pod would wait for quota.
-Json WithoutQueue(const Json* texts) {
+Json WithoutKueue(const Json* texts) {
   Json kept = Json::object();
   if (texts == nullptr) return kept;
   for (const auto& [key, value] : texts->items()) {
@@ -40,14 +40,14 @@ Json WithoutQueue(const Json* texts) {
 
 // Cloud providers and meshes grant access to the store by labels and annotations.
 Json Metadata(const api::TrainingJob& job) {
-  Json labels = WithoutQueue(FindJson(job.spec.worker.pod_template, {"metadata", "labels"}));
+  Json labels = WithoutKueue(FindJson(job.spec.worker.pod_template, {"metadata", "labels"}));
   labels[api::kLabelJob] = job.metadata.name;
   labels[api::kLabelManagedBy] = api::kManagedByValue;
   labels[api::kLabelName] = api::kRemovalNameValue;
   return {{"name", api::RemovalPodName(job.metadata.name, job.metadata.uid)},
           {"namespace", job.metadata.namespace_name},
           {"labels", std::move(labels)},
-          {"annotations", WithoutQueue(FindJson(job.spec.worker.pod_template, {"metadata", "annotations"}))}};
+          {"annotations", WithoutKueue(FindJson(job.spec.worker.pod_template, {"metadata", "annotations"}))}};
 }
 
 Json Container(const api::TrainingJob& job, const Json& pod_spec) {

@@ -74,12 +74,12 @@ void SetReadiness(const std::string& state, Conditions& set) {
   if (!is_still) set.True(condition::kReconciling, state);
 }
 
-void SetQueue(const QueueState& queue, const Decision& decision, Conditions& set) {
-  if (!queue.is_asked) return set.Clear(condition::kQuotaReserved, reason::kResumed);
+void SetQuotaReserved(const KueueState& kueue, const Decision& decision, Conditions& set) {
+  if (!kueue.is_asked) return set.Clear(condition::kQuotaReserved, reason::kResumed);
   if (decision.reason == reason::kSuspendRequested)
     return set.Clear(condition::kQuotaReserved, decision.reason);
-  if (queue.admission) return set.True(condition::kQuotaReserved, reason::kAdmitted);
-  set.False(condition::kQuotaReserved, queue.reason, queue.message);
+  if (kueue.admission) return set.True(condition::kQuotaReserved, reason::kAdmitted);
+  set.False(condition::kQuotaReserved, kueue.reason, kueue.message);
 }
 
 void SetSuspended(const Decision& decision, Conditions& set) {
@@ -238,7 +238,7 @@ void SetRemoval(const Observed& observed, const RemovalDecision& removal, api::T
 }  // namespace
 
 api::TrainingJobStatus MakeStatus(const Observed& observed, const PodGroups& groups, const Decision& decision,
-                                  const QueueState& queue) {
+                                  const KueueState& kueue) {
   api::TrainingJobStatus status = observed.job.status;
   if (decision.mode == Mode::kDelete) SetRemoval(observed, decision.removal, status);
   if (decision.mode == Mode::kIgnore || decision.mode == Mode::kDelete) return status;
@@ -261,7 +261,7 @@ api::TrainingJobStatus MakeStatus(const Observed& observed, const PodGroups& gro
   if (decision.mode == Mode::kHold) set.True(condition::kStalled, decision.reason, decision.message);
   if (decision.mode == Mode::kRun || decision.mode == Mode::kDrain)
     SetRunning(observed, groups, decision, set);
-  if (decision.mode == Mode::kRun || decision.mode == Mode::kSuspend) SetQueue(queue, decision, set);
+  if (decision.mode == Mode::kRun || decision.mode == Mode::kSuspend) SetQuotaReserved(kueue, decision, set);
   if (status.rendezvous && (decision.mode == Mode::kFinished || decision.mode == Mode::kSuspend)) {
     status.rendezvous->world_size = 0;
   }

@@ -7,7 +7,7 @@
 namespace lockstep::reconcile {
 
 [[nodiscard]] api::TrainingJobStatus MakeStatus(const Observed& observed, const PodGroups& groups,
-                                                const Decision& decision, const QueueState& queue);
+                                                const Decision& decision, const KueueState& kueue);
 
 // The status for a pass in which the API server rejected a pod: Failed if the template can never be accepted,
 // else waiting, with the server's message.

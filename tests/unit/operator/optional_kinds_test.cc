@@ -8,8 +8,8 @@
 #include <optional>
 
 #include "operator/reconcile/gang.h"
+#include "operator/reconcile/kueue_workload.h"
 #include "operator/reconcile/owned_objects.h"
-#include "operator/reconcile/queue.h"
 #include "tests/support/eventually.h"
 #include "tests/support/fake_kube.h"
 

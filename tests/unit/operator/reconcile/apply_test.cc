@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "operator/reconcile/kueue_workload.h"
 #include "operator/reconcile/owned_objects.h"
 #include "operator/reconcile/owner.h"
-#include "operator/reconcile/queue.h"
 #include "runtime/common/api/names.h"
 #include "tests/support/fake_kube.h"
 #include "tests/support/job_world.h"

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "operator/reconcile/kueue_workload.h"
 #include "operator/reconcile/plan.h"
-#include "operator/reconcile/queue.h"
 #include "tests/support/job_world.h"
 
 namespace lockstep::reconcile {

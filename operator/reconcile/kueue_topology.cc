@@ -1,4 +1,4 @@
-#include "operator/reconcile/queue_topology.h"
+#include "operator/reconcile/kueue_topology.h"
 
 #include <string>
 

@@ -1,10 +1,11 @@
-#include "operator/reconcile/queue.h"
+#include "operator/reconcile/kueue.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "operator/reconcile/kueue_priority.h"
+#include "operator/reconcile/kueue_workload.h"
 #include "operator/reconcile/plan.h"
-#include "operator/reconcile/queue_priority.h"
 #include "tests/support/job_world.h"
 #include "tests/support/plan_text.h"
 
@@ -21,9 +22,9 @@ using testing::JobWorld;
 
 const std::string kKey = KeyOfKind(kWorkloads);
 
-class QueueTest : public ::testing::Test {
+class KueueTest : public ::testing::Test {
  protected:
-  QueueTest() {
+  KueueTest() {
     world_.observed().served = {kKey};
     world_.observed().job.spec.scheduling_policy.queue_name = "research";
   }
@@ -93,7 +94,7 @@ class QueueTest : public ::testing::Test {
   JobWorld world_;
 };
 
-TEST_F(QueueTest, AJobQueuesWithoutPods) {
+TEST_F(KueueTest, AJobQueuesWithoutPods) {
   const Plan plan = Pass();
   ASSERT_THAT(ActionsOf(plan), ElementsAre("apply Workload"));
   const Json& object = std::get<ApplyObject>(plan.actions[0].action).object;
@@ -110,7 +111,7 @@ TEST_F(QueueTest, AJobQueuesWithoutPods) {
   EXPECT_EQ(ConditionOf(plan, condition::kQuotaReserved).message, "waits in queue research");
 }
 
-TEST_F(QueueTest, NoPodIsMadeBeforeAllIsAdmitted) {
+TEST_F(KueueTest, NoPodIsMadeBeforeAllIsAdmitted) {
   Queue();
   EXPECT_THAT(ActionsOf(Pass()), IsEmpty());
   Say("QuotaReserved", "True", "QuotaReserved", "reserved");
@@ -122,7 +123,7 @@ TEST_F(QueueTest, NoPodIsMadeBeforeAllIsAdmitted) {
   EXPECT_THAT(ActionsOf(Pass()), IsEmpty()) << "where the pods may go is not known";
 }
 
-TEST_F(QueueTest, PodsGoWhereTheQuotaIs) {
+TEST_F(KueueTest, PodsGoWhereTheQuotaIs) {
   Admit();
   observed().job.spec.worker.pod_template["spec"]["tolerations"] =
       Json::array({{{"key", "mine"}, {"operator", "Exists"}}});
@@ -143,7 +144,7 @@ TEST_F(QueueTest, PodsGoWhereTheQuotaIs) {
   EXPECT_EQ(ConditionOf(plan, condition::kQuotaReserved).reason, "Admitted");
 }
 
-TEST_F(QueueTest, AnElasticJobStartsWithFewerPods) {
+TEST_F(KueueTest, AnElasticJobStartsWithFewerPods) {
   world_.Replicas(4).Elastic(2, 4);
   observed().job.spec.scheduling_policy.queue_name = "research";
   EXPECT_EQ(DesiredWorkload(observed()).object["spec"]["podSets"][0]["minCount"], 2);
@@ -153,14 +154,14 @@ TEST_F(QueueTest, AnElasticJobStartsWithFewerPods) {
   EXPECT_THAT(ActionsOf(plan), ::testing::Not(Contains("create job-worker-3")));
 }
 
-TEST_F(QueueTest, AJobIsNotAdmittedWithFewerPodsThanItsGang) {
+TEST_F(KueueTest, AJobIsNotAdmittedWithFewerPodsThanItsGang) {
   world_.Replicas(4).Elastic(2, 4);
   observed().job.spec.scheduling_policy.queue_name = "research";
   observed().job.spec.scheduling_policy.gang = api::GangPolicy{.min_count = 3};
   EXPECT_EQ(DesiredWorkload(observed()).object["spec"]["podSets"][0]["minCount"], 3);
 }
 
-TEST_F(QueueTest, PodsThatRunStayWhereAFlavorChanges) {
+TEST_F(KueueTest, PodsThatRunStayWhereAFlavorChanges) {
   Admit();
   const Json pod = PodOf(Pass());
   observed().flavors["spot"]["spec"]["nodeLabels"]["more"] = "yes";
@@ -169,7 +170,7 @@ TEST_F(QueueTest, PodsThatRunStayWhereAFlavorChanges) {
   EXPECT_EQ(pod["metadata"]["annotations"], later["metadata"]["annotations"]) << "the hash of the template";
 }
 
-TEST_F(QueueTest, QueuesWithThePriorityOfItsClass) {
+TEST_F(KueueTest, QueuesWithThePriorityOfItsClass) {
   Label("urgent");
   EXPECT_THAT(ActionsOf(Pass()), IsEmpty()) << "Kueue takes none without its class, either";
   EXPECT_EQ(ConditionOf(Pass(), condition::kSuspended).reason, "QueueUnavailable");
@@ -183,7 +184,7 @@ TEST_F(QueueTest, QueuesWithThePriorityOfItsClass) {
             *ParseJson(R"({"group": "kueue.x-k8s.io", "kind": "WorkloadPriorityClass", "name": "urgent"})"));
 }
 
-TEST_F(QueueTest, QueuesWithThePriorityOfItsPods) {
+TEST_F(KueueTest, QueuesWithThePriorityOfItsPods) {
   observed().job.spec.worker.pod_template["spec"]["priorityClassName"] = "of-template";
   EXPECT_EQ(PriorityClassOf(observed().job)->name, "of-template");
   observed().job.spec.scheduling_policy.priority_class_name = "high";
@@ -197,7 +198,7 @@ TEST_F(QueueTest, QueuesWithThePriorityOfItsPods) {
 }
 
 // The API server's rules for Workloads: a change that it would reject is not tried.
-TEST_F(QueueTest, FollowsTheLabelAsFarAsItMayOnceItQueues) {
+TEST_F(KueueTest, FollowsTheLabelAsFarAsItMayOnceItQueues) {
   const struct {
     const char* name;
     const char* before;  // kind of the Workload's class
@@ -238,7 +239,7 @@ TEST_F(QueueTest, FollowsTheLabelAsFarAsItMayOnceItQueues) {
   }
 }
 
-TEST_F(QueueTest, KeepsThePriorityWithWhichItQueued) {
+TEST_F(KueueTest, KeepsThePriorityWithWhichItQueued) {
   Label("urgent");
   Class("urgent", 100);
   Queue();
@@ -250,7 +251,7 @@ TEST_F(QueueTest, KeepsThePriorityWithWhichItQueued) {
   EXPECT_EQ(SpecOfWorkload()["priority"], 100);
 }
 
-TEST_F(QueueTest, AsksForItsPlaceInTheTopologyByTheAnnotationsOfItsTemplate) {
+TEST_F(KueueTest, AsksForItsPlaceInTheTopologyByTheAnnotationsOfItsTemplate) {
   const struct {
     const char* annotations;
     const char* request;
@@ -270,7 +271,7 @@ TEST_F(QueueTest, AsksForItsPlaceInTheTopologyByTheAnnotationsOfItsTemplate) {
   }
 }
 
-TEST_F(QueueTest, PodsOfATopologyWaitAtKueuesGate) {
+TEST_F(KueueTest, PodsOfATopologyWaitAtKueuesGate) {
   const std::string assignment =
       R"({"name": "main", "flavors": {"cpu": "spot"}, "count": 2, "topologyAssignment": {"levels": ["rack"]}})";
   Admit(assignment);
@@ -287,7 +288,7 @@ TEST_F(QueueTest, PodsOfATopologyWaitAtKueuesGate) {
   EXPECT_FALSE(asked["metadata"]["annotations"].contains("kueue.x-k8s.io/podset-unconstrained-topology"));
 }
 
-TEST_F(QueueTest, ReportsOnceThatAllPodsAreReady) {
+TEST_F(KueueTest, ReportsOnceThatAllPodsAreReady) {
   Admit();
   world_.Running(0);
   EXPECT_EQ(PatchOf(Pass()), nullptr) << "one is missing";
@@ -302,7 +303,7 @@ TEST_F(QueueTest, ReportsOnceThatAllPodsAreReady) {
   EXPECT_EQ(PatchOf(Pass()), nullptr);
 }
 
-TEST_F(QueueTest, AnEvictedJobStopsThenGivesItsQuotaBack) {
+TEST_F(KueueTest, AnEvictedJobStopsThenGivesItsQuotaBack) {
   Admit();
   world_.Running(0).Running(1);
   Say("PodsReady", "True");
@@ -324,7 +325,7 @@ TEST_F(QueueTest, AnEvictedJobStopsThenGivesItsQuotaBack) {
   EXPECT_THAT(ActionsOf(Pass()), IsEmpty()) << "once";
 }
 
-TEST_F(QueueTest, AJobIsEvictedWhateverItsSpecHasBecome) {
+TEST_F(KueueTest, AJobIsEvictedWhateverItsSpecHasBecome) {
   Admit();
   world_.Running(0);
   observed().job.status.observed_generation = 1;
@@ -336,14 +337,14 @@ TEST_F(QueueTest, AJobIsEvictedWhateverItsSpecHasBecome) {
   EXPECT_NE(PatchOf(Pass()), nullptr);
 }
 
-TEST_F(QueueTest, OnlyPreemptedJobsQueueAtOnce) {
+TEST_F(KueueTest, OnlyPreemptedJobsQueueAtOnce) {
   Admit();
   Say("Evicted", "True", "PodsReadyTimeout", "slow");
   const Plan plan = Pass();
   EXPECT_EQ(Of(*PatchOf(plan), "Requeued"), "False PodsReadyTimeout") << "Kueue has a time for it";
 }
 
-TEST_F(QueueTest, FollowsSuspendAndLeavesWhatOthersEnded) {
+TEST_F(KueueTest, FollowsSuspendAndLeavesWhatOthersEnded) {
   Admit();
   observed().job.spec.suspend = true;
   const Plan plan = Pass();
@@ -361,7 +362,7 @@ TEST_F(QueueTest, FollowsSuspendAndLeavesWhatOthersEnded) {
   EXPECT_THAT(ActionsOf(Pass()), IsEmpty());
 }
 
-TEST_F(QueueTest, AChangedJobStopsAndQueuesAgain) {
+TEST_F(KueueTest, AChangedJobStopsAndQueuesAgain) {
   Admit();
   world_.Running(0).Running(1);
   Say("PodsReady", "True");
@@ -373,7 +374,7 @@ TEST_F(QueueTest, AChangedJobStopsAndQueuesAgain) {
   EXPECT_THAT(ActionsOf(Pass()), ElementsAre("apply Workload"));
 }
 
-TEST_F(QueueTest, SaysHowTheJobEnded) {
+TEST_F(KueueTest, SaysHowTheJobEnded) {
   const struct {
     std::string_view type;
     const char* reported;
@@ -391,7 +392,7 @@ TEST_F(QueueTest, SaysHowTheJobEnded) {
   }
 }
 
-TEST_F(QueueTest, KeepsItsQuotaAsLongAsAPodRuns) {
+TEST_F(KueueTest, KeepsItsQuotaAsLongAsAPodRuns) {
   Admit();
   world_.Running(0);
   api::SetCondition(observed().job.status.conditions,
@@ -399,20 +400,20 @@ TEST_F(QueueTest, KeepsItsQuotaAsLongAsAPodRuns) {
   EXPECT_EQ(PatchOf(MakePlan(observed())), nullptr);
 }
 
-TEST_F(QueueTest, WithoutAQueueItsWorkloadIsDeleted) {
+TEST_F(KueueTest, WithoutAQueueItsWorkloadIsDeleted) {
   Admit();
   observed().job.spec.scheduling_policy.queue_name.clear();
   EXPECT_THAT(ActionsOf(Pass()), Contains("delete Workload"));
 }
 
-TEST_F(QueueTest, SaysThatThereIsNoKueue) {
+TEST_F(KueueTest, SaysThatThereIsNoKueue) {
   observed().served.clear();
   const Plan plan = Pass();
   EXPECT_THAT(ActionsOf(plan), IsEmpty());
   EXPECT_EQ(ConditionOf(plan, condition::kStalled).reason, "QueueUnavailable");
 }
 
-TEST_F(QueueTest, StopsNoPodWhenTheStateOfKueueIsUnknown) {
+TEST_F(KueueTest, StopsNoPodWhenTheStateOfKueueIsUnknown) {
   Admit();
   world_.Running(0).Running(1);
   Say("PodsReady", "True");

@@ -1,12 +1,13 @@
-#include "operator/reconcile/queue.h"
+#include "operator/reconcile/kueue.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "operator/reconcile/desired.h"
 #include "operator/reconcile/gang.h"
-#include "operator/reconcile/queue_priority.h"
-#include "operator/reconcile/queue_topology.h"
+#include "operator/reconcile/kueue_priority.h"
+#include "operator/reconcile/kueue_topology.h"
+#include "operator/reconcile/kueue_workload.h"
 #include "runtime/common/api/conditions.h"
 #include "runtime/common/base/strings.h"
 #include "runtime/common/base/time_text.h"
@@ -16,36 +17,9 @@ namespace {
 
 namespace reason = api::reason;
 
-constexpr const char* kPodSet = "main";
 constexpr const char* kPodSetLabel = "kueue.x-k8s.io/podset";
 constexpr const char* kWorkloadAnnotation = "kueue.x-k8s.io/workload";
 constexpr std::size_t kMaxMessage = 1024;
-
-const Json* WorkloadOf(const Observed& observed) {
-  const auto found = observed.owned.find(KeyOfKind(kWorkloads));
-  return found == observed.owned.end() ? nullptr : &found->second;
-}
-
-const Json* FindCondition(const Json& workload, std::string_view type) {
-  const Json* conditions = FindJson(workload, {"status", "conditions"});
-  if (conditions == nullptr) return nullptr;
-  const auto found = std::find_if(conditions->begin(), conditions->end(),
-                                  [&](const Json& entry) { return StringAt(entry, {"type"}) == type; });
-  return found == conditions->end() ? nullptr : &*found;
-}
-
-bool IsTrue(const Json& workload, std::string_view type) {
-  const Json* found = FindCondition(workload, type);
-  return found != nullptr && StringAt(*found, {"status"}) == "True";
-}
-
-// For the only set of pods: the entry with its name in a list of the Workload.
-Json EntryOfPods(const Json* list) {
-  if (list == nullptr) return Json::object();
-  const auto found = std::find_if(list->begin(), list->end(),
-                                  [](const Json& entry) { return StringAt(entry, {"name"}) == kPodSet; });
-  return found == list->end() ? Json::object() : *found;
-}
 
 void Merge(const Json* from, Json& into) {
   if (from != nullptr) into.update(*from);
@@ -60,8 +34,8 @@ void MergeTolerations(const Json* from, Json& into) {
 }
 
 // nullopt: a flavor is not in the cache yet.
-std::optional<Admission> AdmissionOf(const Observed& observed, const Json& workload) {
-  Admission admission;
+std::optional<KueueAdmission> AdmissionOf(const Observed& observed, const Json& workload) {
+  KueueAdmission admission;
   admission.labels[kPodSetLabel] = kPodSet;
   admission.annotations[kWorkloadAnnotation] = kube::KeyOf(workload).name;
   for (const std::string& name : FlavorsOf(workload)) {
@@ -70,7 +44,7 @@ std::optional<Admission> AdmissionOf(const Observed& observed, const Json& workl
     Merge(FindJson(flavor->second, {"spec", "nodeLabels"}), admission.node_selector);
     MergeTolerations(FindJson(flavor->second, {"spec", "tolerations"}), admission.tolerations);
   }
-  const Json assigned = EntryOfPods(FindJson(workload, {"status", "admission", "podSetAssignments"}));
+  const Json assigned = AssignmentOf(workload);
   if (const Json* count = FindJson(assigned, {"count"})) admission.pods = count->get<int32_t>();
   admission.is_placed = FindJson(assigned, {"topologyAssignment"}) != nullptr;
   const Json* checks = FindJson(workload, {"status", "admissionChecks"});
@@ -124,7 +98,7 @@ class StatusWriter {
   void Set(const Change& change) {
     Json& conditions = status_["conditions"];
     const std::string status = change.status ? "True" : "False";
-    const Json* before = FindCondition(workload_, change.type);
+    const Json* before = FindWorkloadCondition(workload_, change.type);
     const bool is_turned = before == nullptr || StringAt(*before, {"status"}) != status;
     const std::string since = is_turned ? FormatTime(now_) : StringAt(*before, {"lastTransitionTime"});
     conditions.erase(
@@ -156,7 +130,7 @@ class StatusWriter {
 void Finish(const Observed& observed, const Json& workload, std::vector<PlannedAction>& actions) {
   const bool is_used =
       std::any_of(observed.pods.begin(), observed.pods.end(), [](const Pod& pod) { return pod.IsActive(); });
-  if (is_used || IsTrue(workload, "Finished")) return;
+  if (is_used || IsWorkloadTrue(workload, "Finished")) return;
   const auto& conditions = observed.job.status.conditions;
   const bool is_complete = api::IsTrue(conditions, api::condition::kComplete);
   const api::Condition* end =
@@ -168,7 +142,7 @@ void Finish(const Observed& observed, const Json& workload, std::vector<PlannedA
 
 // Once its pods are gone, the quota of an evicted job is free, and Kueue may queue it again.
 void Release(const Observed& observed, const Json& workload, std::vector<PlannedAction>& actions) {
-  const Json& evicted = *FindCondition(workload, "Evicted");
+  const Json& evicted = *FindWorkloadCondition(workload, "Evicted");
   const std::string why = StringAt(evicted, {"reason"});
   const std::string message = StringAt(evicted, {"message"});
   StatusWriter status(workload, observed.now);
@@ -181,11 +155,12 @@ void Release(const Observed& observed, const Json& workload, std::vector<Planned
 }
 
 // Once per admission: if pods fail later, the job recovers by itself.
-void ReportReady(const Observed& observed, const Json& workload, const Admission& admission,
+void ReportReady(const Observed& observed, const Json& workload, const KueueAdmission& admission,
                  std::vector<PlannedAction>& actions) {
   const auto ready = std::count_if(observed.pods.begin(), observed.pods.end(),
                                    [](const Pod& pod) { return pod.ready && !pod.deleting; });
-  if (IsTrue(workload, "PodsReady") || ready < admission.pods.value_or(observed.job.spec.pod_count())) return;
+  if (IsWorkloadTrue(workload, "PodsReady") || ready < admission.pods.value_or(observed.job.spec.pod_count()))
+    return;
   StatusWriter status(workload, observed.now);
   status.Set({"PodsReady", true, "Started", "All pods are ready"});
   actions.push_back(std::move(status).Take("all pods are ready"));
@@ -201,28 +176,19 @@ std::string WhyWorkloadIsDue(const Observed& observed, const Json* workload) {
   return IsPriorityOutdated(observed, *workload) ? "the job has another priority class" : "";
 }
 
-QueueState Waits(std::string_view why, std::string message) {
+KueueState Waits(std::string_view why, std::string message) {
   return {.is_asked = true, .reason = why, .message = std::move(message)};
 }
 
-QueueState Unknown(std::string message) {
-  QueueState state = Waits(reason::kQueueUnavailable, std::move(message));
+KueueState Unknown(std::string message) {
+  KueueState state = Waits(reason::kQueueUnavailable, std::move(message));
   state.is_unknown = true;
   return state;
 }
 
 }  // namespace
 
-std::set<std::string> FlavorsOf(const Json& workload) {
-  std::set<std::string> names;
-  const Json assigned = EntryOfPods(FindJson(workload, {"status", "admission", "podSetAssignments"}));
-  if (const Json* flavors = FindJson(assigned, {"flavors"})) {
-    for (const auto& [resource, name] : flavors->items()) names.insert(name.get<std::string>());
-  }
-  return names;
-}
-
-QueueState QueueStateOf(const Observed& observed) {
+KueueState KueueStateOf(const Observed& observed) {
   const std::string& queue = observed.job.spec.scheduling_policy.queue_name;
   if (queue.empty()) return {};
   if (!observed.served.contains(KeyOfKind(kWorkloads))) {
@@ -236,12 +202,12 @@ QueueState QueueStateOf(const Observed& observed) {
     return why.empty() ? Waits(reason::kQueued, "waits in queue " + queue)
                        : Waits(reason::kQueueUnavailable, std::move(why));
   }
-  if (IsTrue(*workload, "Evicted"))
-    return Waits(reason::kEvicted, StringAt(*FindCondition(*workload, "Evicted"), {"message"}));
+  if (IsWorkloadTrue(*workload, "Evicted"))
+    return Waits(reason::kEvicted, StringAt(*FindWorkloadCondition(*workload, "Evicted"), {"message"}));
   if (IsOutdated(observed, *workload))
     return Waits(reason::kQueued, "the job has changed and queues again in " + queue);
-  if (!IsTrue(*workload, "Admitted")) {
-    const Json* reserved = FindCondition(*workload, "QuotaReserved");
+  if (!IsWorkloadTrue(*workload, "Admitted")) {
+    const Json* reserved = FindWorkloadCondition(*workload, "QuotaReserved");
     const std::string detail = reserved == nullptr ? "" : ": " + StringAt(*reserved, {"message"});
     return Waits(reason::kQueued, "waits in queue " + queue + detail);
   }
@@ -254,21 +220,19 @@ QueueState QueueStateOf(const Observed& observed) {
   return {.is_asked = true, .admission = std::move(admission)};
 }
 
-api::TrainingJobSpec AsAdmitted(api::TrainingJobSpec spec, const Admission& admission) {
+api::TrainingJobSpec AsAdmitted(api::TrainingJobSpec spec, const KueueAdmission& admission) {
   if (admission.pods)
     spec.worker.replicas = std::clamp(*admission.pods - spec.standby_replicas, 1, spec.worker.replicas);
   return spec;
 }
 
-void JoinQueue(Json& pod, const Admission& admission) {
+void AddAdmission(Json& pod, const KueueAdmission& admission) {
   if (!admission.labels.empty()) Merge(&admission.labels, pod["metadata"]["labels"]);
   if (!admission.annotations.empty()) Merge(&admission.annotations, pod["metadata"]["annotations"]);
   if (!admission.node_selector.empty()) Merge(&admission.node_selector, pod["spec"]["nodeSelector"]);
   if (!admission.tolerations.empty()) MergeTolerations(&admission.tolerations, pod["spec"]["tolerations"]);
   if (admission.is_placed) AwaitPlace(pod);
 }
-
-bool HoldsQuota(const Json& workload) { return IsTrue(workload, "QuotaReserved"); }
 
 OwnedObject DesiredWorkload(const Observed& observed) {
   const api::TrainingJob& job = observed.job;
@@ -282,7 +246,7 @@ OwnedObject DesiredWorkload(const Observed& observed) {
   return {kWorkloads, {{"metadata", std::move(metadata)}, {"spec", std::move(spec)}}};
 }
 
-void PlanQueue(const Observed& observed, const QueueState& state, const api::TrainingJobStatus& planned,
+void PlanKueue(const Observed& observed, const KueueState& state, const api::TrainingJobStatus& planned,
                std::vector<PlannedAction>& actions) {
   const Json* workload = WorkloadOf(observed);
   const bool is_finished = api::IsFinished(observed.job.status.conditions);

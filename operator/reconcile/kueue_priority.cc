@@ -1,6 +1,6 @@
-#include "operator/reconcile/queue_priority.h"
+#include "operator/reconcile/kueue_priority.h"
 
-#include "operator/reconcile/queue.h"
+#include "operator/reconcile/kueue_workload.h"
 #include "runtime/common/api/kueue.h"
 
 namespace lockstep::reconcile {
