@@ -18,13 +18,6 @@ namespace {
 // Concurrent requests of one stage. Measured with bare clients: more do not make the API server faster.
 constexpr std::size_t kParallelWrites = 8;
 
-// Actions of one stage are independent; a stage starts after the ones before. The claim of the job comes
-// first, so that nothing is written for a job of another installation. Pods come after all other objects.
-int StageOf(const Action& action) {
-  if (std::holds_alternative<ClaimJob>(action)) return 0;
-  return std::max(static_cast<int>(action.index()), 2);
-}
-
 // Pods are created in batches: first one, then twice as many each time, as Kubernetes' own controllers do. If
 // the API server rejects them all, for example for lack of quota, that costs one request and not one per pod.
 constexpr std::size_t kFirstBatch = 1;

@@ -4,10 +4,11 @@
 // only if the job is still as it was observed. Any thread.
 
 #include <optional>
+#include <vector>
 
 #include "operator/kube/client.h"
+#include "operator/reconcile/action.h"
 #include "operator/reconcile/observe.h"
-#include "operator/reconcile/plan.h"
 
 namespace lockstep::reconcile {
 

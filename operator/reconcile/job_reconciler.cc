@@ -1,12 +1,10 @@
 #include "operator/reconcile/job_reconciler.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "operator/reconcile/decision.h"
 #include "operator/reconcile/notes.h"
-#include "operator/reconcile/plan.h"
 #include "operator/reconcile/status.h"
 #include "runtime/common/api/conditions.h"
 #include "runtime/common/base/log.h"
@@ -25,10 +23,7 @@ Json ReferenceTo(const api::TrainingJob& job) {
 void LogActions(const std::string& key, const Plan& plan) {
   std::map<std::string, int64_t> counts;  // for a job of a thousand pods one line, not a thousand
   for (const PlannedAction& entry : plan.actions) {
-    static constexpr std::array<std::string_view, std::variant_size_v<Action>> kNames = {
-        "claim job",  "apply object",  "delete object", "patch status", "mark pod",        "delete pod",
-        "create pod", "start removal", "end removal",   "delete job",   "remove finalizer"};
-    ++counts[std::string(kNames.at(entry.action.index())) + ": " + entry.reason];
+    ++counts[std::string(NameOf(entry.action)) + ": " + entry.reason];
   }
   for (const auto& [action, count] : counts) {
     log::Info("planned", {{"job", key}, {"action", action}, {"count", count}});

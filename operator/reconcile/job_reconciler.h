@@ -11,6 +11,7 @@
 #include "operator/reconcile/claims.h"
 #include "operator/reconcile/gpus.h"
 #include "operator/reconcile/observe.h"
+#include "operator/reconcile/plan.h"
 #include "runtime/common/base/mutex.h"
 #include "runtime/common/base/once_per_key.h"
 #include "runtime/common/rendezvous/service.h"

@@ -11,10 +11,11 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "operator/reconcile/action.h"
 #include "operator/reconcile/observed.h"
 #include "operator/reconcile/owned_objects.h"
-#include "operator/reconcile/plan.h"
 
 namespace lockstep::reconcile {
 

@@ -19,10 +19,10 @@ bool HasEvent(std::string_view type) {
 
 bool IsWarning(std::string_view type) { return type == condition::kFailed || type == condition::kStalled; }
 
-template <typename T>
-int64_t Count(const Plan& plan) {
-  return std::count_if(plan.actions.begin(), plan.actions.end(),
-                       [](const PlannedAction& entry) { return std::holds_alternative<T>(entry.action); });
+int64_t CountCreated(const std::vector<PlannedAction>& actions) {
+  return std::count_if(actions.begin(), actions.end(), [](const PlannedAction& entry) {
+    return std::holds_alternative<CreatePod>(entry.action);
+  });
 }
 
 EventNote NoteOf(const api::DamagedCheckpoint& damaged, const api::TrainingJobSpec& spec) {
@@ -81,9 +81,11 @@ EventNote NoteOfConflict(const std::string& message) {
   return {true, "InstallationConflict", "Ignore", message};
 }
 
-std::vector<EventNote> MakeNotes(const Observed& observed, const Decision& decision, const Plan& plan) {
+std::vector<EventNote> MakeNotes(const Observed& observed, const Decision& decision,
+                                 const std::vector<PlannedAction>& actions,
+                                 const api::TrainingJobStatus& after) {
   std::vector<EventNote> notes;
-  if (const int64_t created = Count<CreatePod>(plan); created > 0) {
+  if (const int64_t created = CountCreated(actions); created > 0) {
     notes.push_back({false, "PodsCreated", "CreatePods",
                      "created " + std::to_string(created) + " of " +
                          std::to_string(observed.job.spec.pod_count()) + " worker pods"});
@@ -98,7 +100,7 @@ std::vector<EventNote> MakeNotes(const Observed& observed, const Decision& decis
     notes.push_back({true, "ProfileRefused", "Profile", profile.error().message});
   const std::vector<EventNote>& removal = decision.removal.notes;
   notes.insert(notes.end(), removal.begin(), removal.end());
-  const std::vector<EventNote> status = NotesOfStatus(observed, plan.status);
+  const std::vector<EventNote> status = NotesOfStatus(observed, after);
   notes.insert(notes.end(), status.begin(), status.end());
   return notes;
 }

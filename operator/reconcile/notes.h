@@ -6,13 +6,14 @@
 #include <vector>
 
 #include "operator/kube/event_recorder.h"
+#include "operator/reconcile/action.h"
 #include "operator/reconcile/decision.h"
-#include "operator/reconcile/plan.h"
 
 namespace lockstep::reconcile {
 
 [[nodiscard]] std::vector<kube::EventNote> MakeNotes(const Observed& observed, const Decision& decision,
-                                                     const Plan& plan);
+                                                     const std::vector<PlannedAction>& actions,
+                                                     const api::TrainingJobStatus& after);
 // For a job that another installation runs.
 [[nodiscard]] kube::EventNote NoteOfConflict(const std::string& message);
 // The events for what is in `after` but not yet in the job's status: broken rounds, damaged checkpoints,

@@ -277,7 +277,7 @@ Plan PlanOf(const Observed& observed, const KueueState& kueue) {
   const bool has_more = decision.gang.to_delete.empty() && LimitPods(plan.actions);
   plan.lost = decision.failures.lost;
   PlanRendezvous(observed, decision.mode, plan);
-  plan.events = MakeNotes(observed, decision, plan);
+  plan.events = MakeNotes(observed, decision, plan.actions, plan.status);
   plan.gpus = CountGpus(observed, groups, decision);
   plan.requeue_after =
       has_more ? std::chrono::milliseconds(0) : NextLook(observed, decision, plan.status, next_force);

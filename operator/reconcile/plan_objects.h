@@ -1,7 +1,10 @@
 #pragma once
 // Which writes give a job the objects that it needs in addition to its pods. Pure.
 
-#include "operator/reconcile/plan.h"
+#include <vector>
+
+#include "operator/reconcile/action.h"
+#include "operator/reconcile/observed.h"
 
 namespace lockstep::reconcile {
 

@@ -1,4 +1,4 @@
-"""Who may include whom: the two tables below, compared with the #include lines of operator/ and runtime/.
+"""Who may include whom: the two tables below, compared with the #include lines of operator/ and runtime/; no cycles in operator/.
 
 Libraries link only what their CMakeLists.txt names, but every include starts at the root: a header alone would slip through.
 """
@@ -164,6 +164,20 @@ def wrong_directions(sources):
     return problems
 
 
+def module_cycle(sources, folder):
+    """A cycle between modules below the folder, "" if there is none. A module is a header with its source."""
+    modules = {}
+    for path, _, bracket, what in includes(sources):
+        here, there = (name.rpartition(".")[0] for name in (path, what))
+        if bracket == '"' and here != there and here.startswith(folder) and there.startswith(folder):
+            modules.setdefault(here, set()).add(there)
+    try:
+        graphlib.TopologicalSorter(modules).prepare()
+        return ""
+    except graphlib.CycleError as error:
+        return " includes ".join(reversed(error.args[1]))
+
+
 def is_at(path, places):
     return any(path.startswith(place) if place.endswith("/") else path == place for place in places)
 
@@ -207,6 +221,11 @@ def test_the_table_has_no_cycle():
     graphlib.TopologicalSorter(MAY_INCLUDE).prepare()  # raises CycleError
 
 
+def test_no_module_of_the_operator_includes_itself_through_others():
+    cycle = module_cycle(read_sources(), "operator/")
+    expect(not cycle, cycle)
+
+
 def test_what_is_wrong_is_found():
     """The checks above would pass as well if they saw nothing."""
     train = {"runtime/train/replicated/step_runner.h": ""}
@@ -225,4 +244,7 @@ def test_what_is_wrong_is_found():
             (wrong_libraries, "operator/main.cc", "<curl/curl.h>")):
         found = check({**train, path: f"#pragma once\n#include {include}\n"})
         expect(len(found) == 1 and found[0].startswith(f"{path}:2: "), f"{include} in {path}: {found}")
+    cycle = {"operator/a.h": "", "operator/a.cc": '#include "operator/b.h"', "operator/b.h": '#include "operator/a.h"'}
+    found = module_cycle(cycle, "operator/")
+    expect(found in ("operator/a includes operator/b includes operator/a", "operator/b includes operator/a includes operator/b"), found)
     expect(wrong_folders({"runtime/new/file.cc": ""}), "a folder that is not in the table was let in")

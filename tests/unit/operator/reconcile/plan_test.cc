@@ -43,6 +43,22 @@ TEST(MakePlan, CreatesEverythingOfANewJobInTheOrderInWhichItIsNeeded) {
   EXPECT_TRUE(plan.status.start_time.has_value());
 }
 
+TEST(MakePlan, OrdersItsActionsByTheirStages) {
+  JobWorld world;
+  world.Replicas(3).Running(0).Failed(1, 1, "no data").Running(7);
+  world.observed().job.metadata.finalizers.clear();
+  world.observed().owned.clear();
+  const Plan plan = MakePlan(world.observed());
+  ASSERT_THAT(ActionsOf(plan),
+              ElementsAre("claim the job", "apply Service", "apply ConfigMap",
+                          "mark job-worker-1 as attempt 1", "delete job-worker-7", "create job-worker-2"));
+  EXPECT_TRUE(std::is_sorted(plan.actions.begin(), plan.actions.end(), [](const auto& a, const auto& b) {
+    return StageOf(a.action) < StageOf(b.action);
+  }));
+  EXPECT_EQ(StageOf(plan.actions[1].action), StageOf(plan.actions[2].action)) << "written at the same time";
+  EXPECT_EQ(NameOf(plan.actions[3].action), "mark pod");
+}
+
 TEST(MakePlan, PassesOnWhatAsksForACheckpoint) {
   JobWorld world;
   api::TrainingJob& job = world.observed().job;
