@@ -6,6 +6,7 @@
 
 #include <functional>
 
+#include "operator/kube/backoff.h"
 #include "operator/kube/client.h"
 #include "runtime/common/base/mutex.h"
 #include "runtime/common/base/pause.h"
@@ -17,9 +18,6 @@ namespace lockstep::kube {
 // Called after each exchange with the method and the status; the status is 0 without an answer. For
 // rest_client_requests_total.
 using RequestObserver = std::function<void(const std::string& method, int status)>;
-
-// Waits; returns false if it was stopped meanwhile.
-using Pause = std::function<bool(Milliseconds time, const std::stop_token& stop)>;
 
 struct RestClientOptions {
   RequestObserver observer;

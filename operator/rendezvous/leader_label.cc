@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 
-#include "operator/kube/backoff.h"
 #include "runtime/common/api/names.h"
+#include "runtime/common/base/clock.h"
 #include "runtime/common/base/log.h"
 
 namespace lockstep::rendezvous {
@@ -67,7 +67,7 @@ Result<void> LabelLeadersOnly(kube::KubeClient& client, const kube::ObjectKey& l
 }
 
 void RemoveLeaderLabel(kube::KubeWriter& writer, const kube::ObjectKey& pod, const std::stop_token& stop,
-                       const LabelPause& pause) {
+                       const kube::Pause& pause) {
   int failures = 0;
   while (!stop.stop_requested()) {
     const auto done = LabelLeader(writer, pod, false);
@@ -79,7 +79,7 @@ void RemoveLeaderLabel(kube::KubeWriter& writer, const kube::ObjectKey& pod, con
 
 void KeepLeaderLabel(kube::KubeClient& client, const kube::ObjectKey& leader,
                      const std::function<std::set<std::string>()>& leaders, const std::stop_token& stop,
-                     const LabelPause& pause) {
+                     const kube::Pause& pause) {
   int failures = 0;
   while (!stop.stop_requested()) {
     const auto done = LabelLeadersOnly(client, leader, leaders());

@@ -8,13 +8,10 @@
 #include <stop_token>
 #include <string>
 
+#include "operator/kube/backoff.h"
 #include "operator/kube/client.h"
-#include "runtime/common/base/clock.h"
 
 namespace lockstep::rendezvous {
-
-// Waits for at most `time`.
-using LabelPause = std::function<void(Milliseconds time, const std::stop_token& stop)>;
 
 // Sets or removes the label of one pod. NotFound is not an error: the operator may run outside of a pod.
 [[nodiscard]] Result<void> LabelLeader(kube::KubeWriter& writer, const kube::ObjectKey& pod, bool leads);
@@ -27,12 +24,12 @@ using LabelPause = std::function<void(Milliseconds time, const std::stop_token& 
 // Removes the label from `pod`. Retries with back-off until it succeeds, the API server rejects it, or
 // `stop`.
 void RemoveLeaderLabel(kube::KubeWriter& writer, const kube::ObjectKey& pod, const std::stop_token& stop,
-                       const LabelPause& pause);
+                       const kube::Pause& pause);
 
 // Calls LabelLeadersOnly every ten seconds until `stop`; after a failure sooner, with back-off. `leaders`
 // returns the names of the pods that lead now.
 void KeepLeaderLabel(kube::KubeClient& client, const kube::ObjectKey& leader,
                      const std::function<std::set<std::string>()>& leaders, const std::stop_token& stop,
-                     const LabelPause& pause);
+                     const kube::Pause& pause);
 
 }  // namespace lockstep::rendezvous

@@ -39,10 +39,11 @@ class LeaderLabel : public ::testing::Test {
     };
   }
   // Stops the loop at the pause of this number.
-  LabelPause PauseUntil(std::size_t last) {
-    return [this, last](Milliseconds time, const std::stop_token&) {
+  kube::Pause PauseUntil(std::size_t last) {
+    return [this, last](Milliseconds time, const std::stop_token& stop) {
       pauses_.push_back(time);
       if (pauses_.size() == last) stop_.request_stop();
+      return !stop.stop_requested();
     };
   }
 
@@ -100,15 +101,17 @@ TEST_F(LeaderLabel, IsKeptWhileTheLeaderLeads) {
   AddPod("b", true);
   Fail(ErrorCode::kUnavailable, 2);
   const auto none = [] { return std::set<std::string>(); };
-  KeepLeaderLabel(kube_, kLeader, none, stop_.get_token(), [this](Milliseconds time, const std::stop_token&) {
-    pauses_.push_back(time);
-    if (pauses_.size() == 3) {
-      EXPECT_EQ(Labelled(), std::vector<std::string>{"a"}) << "after two failures";
-      EXPECT_GT(time, pauses_[1]);
-      AddPod("late", true);
-    }
-    if (pauses_.size() == 4) stop_.request_stop();
-  });
+  KeepLeaderLabel(kube_, kLeader, none, stop_.get_token(),
+                  [this](Milliseconds time, const std::stop_token& stop) {
+                    pauses_.push_back(time);
+                    if (pauses_.size() == 3) {
+                      EXPECT_EQ(Labelled(), std::vector<std::string>{"a"}) << "after two failures";
+                      EXPECT_GT(time, pauses_[1]);
+                      AddPod("late", true);
+                    }
+                    if (pauses_.size() == 4) stop_.request_stop();
+                    return !stop.stop_requested();
+                  });
   EXPECT_EQ(Labelled(), std::vector<std::string>{"a"});
 }
 
