@@ -36,7 +36,7 @@ BELONGING = {
     "runtime/launch/supervision.cc": SUPERVISION,
     "runtime/launch/supervision_rounds.cc": SUPERVISION,
     "operator/reconcile/plan.cc": [f"{RECONCILE}/{of}_test.cc" for of in (
-        "plan", "failure_policy", "force_delete", "gang", "goodput", "gpus", "launcher", "notes", "owned_objects", "queue", "rollout", "status",
+        "plan", "failure_policy", "force_delete", "gang", "goodput", "gpus", "launcher", "notes", "owned_objects", "kueue", "rollout", "status",
         "waiting")],
     "operator/reconcile/failure_policy.cc": [f"{RECONCILE}/{of}_test.cc" for of in ("failure_policy", "plan")],
     "operator/reconcile/goodput.cc": [f"{RECONCILE}/goodput_test.cc"],
