@@ -15,13 +15,13 @@
 //   program (of the user)                            none, until a witness reports its first step
 //
 // Learned bound: the median of the newest times, times stepTimeoutFactor, at least 10 s. A rank that exceeds
-// its bound gets a Ping. If it does not answer, it hangs; if it answers that it is computing, it hangs, too. A
-// program that answers that it may take long has the bound of the first step instead of a learned one.
-// If it waits for its peers, another rank is responsible, and that rank's supervisor detects it. If none
-// does, as with a broken network, the round is given up after twice the bound, and at least 10 s after it, or of a
-// program that may take long the learned bound after it; a rank that does not leave it then hangs, too. At the end of a round each rank gets a Ping in any phase,
-// because no rank can train in the next round before all have left. A rank that does not answer within 10 s
-// hangs.
+// its bound gets a Ping. If it does not answer, it hangs; if it answers that it is computing, it hangs, too.
+// A program that answers that it may take long has the bound of the first step instead of a learned one. If
+// it waits for its peers, another rank is responsible, and that rank's supervisor detects it. If none does,
+// as with a broken network, the round is given up after twice the bound, and at least 10 s after it, or of a
+// program that may take long the learned bound after it; a rank that does not leave it then hangs, too. At
+// the end of a round each rank gets a Ping in any phase, because no rank can train in the next round before
+// all have left. A rank that does not answer within 10 s hangs.
 
 #include <deque>
 #include <map>

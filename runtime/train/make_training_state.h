@@ -8,8 +8,8 @@
 
 namespace lockstep::train {
 
-// As it is before the first step, on the first device; zero1 and pipeline keep copies in other pods, which have
-// `ranks_in_pod` ranks each. Errors name the field.
+// As it is before the first step, on the first device; zero1 and pipeline keep copies in other pods, which
+// have `ranks_in_pod` ranks each. Errors name the field.
 [[nodiscard]] Result<std::unique_ptr<TrainingState>> MakeTrainingState(const api::TrainingSpec& spec,
                                                                        const ModelInput& input,
                                                                        std::span<const at::Device> devices,

@@ -4,10 +4,11 @@
 // share of each global batch. With async the window's samples are cut into batches of that size, and ranks
 // claim them one by one until none is left (window_claims.h), so a slow rank does not delay the others.
 //
-// The window is the transaction, as the step is elsewhere (replicated/step_runner.h): the rank keeps a copy of its state from
-// the beginning of the window, and any failure before the last sum restores it. A sum needs every rank's
-// part, so committed steps of two ranks differ by at most one window, and the higher one wins in the next
-// round. No step counts twice, and a broken round costs at most the steps of one window. Step thread.
+// The window is the transaction, as the step is elsewhere (replicated/step_runner.h): the rank keeps a copy
+// of its state from the beginning of the window, and any failure before the last sum restores it. A sum needs
+// every rank's part, so committed steps of two ranks differ by at most one window, and the higher one wins in
+// the next round. No step counts twice, and a broken round costs at most the steps of one window. Step
+// thread.
 
 #include <memory>
 #include <optional>

@@ -1,6 +1,6 @@
 #pragma once
-// The state of strategies localsgd and async: replicated between two windows of steps, with the momentum of DiLoCo's
-// outer step if the spec has one. Step thread.
+// The state of strategies localsgd and async: replicated between two windows of steps, with the momentum of
+// DiLoCo's outer step if the spec has one. Step thread.
 
 #include <memory>
 #include <vector>

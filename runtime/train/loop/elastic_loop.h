@@ -11,8 +11,8 @@
 //
 // With localsgd and async, read "window of steps" for "step" (local_sgd.h).
 //
-// One file although it is long: what follows one thing after another, in a round and after it, shares its members.
-// Runs on the step thread. main ends the process when the supervisor's socket closes.
+// One file although it is long: what follows one thing after another, in a round and after it, shares its
+// members. Runs on the step thread. main ends the process when the supervisor's socket closes.
 
 #include <memory>
 #include <optional>

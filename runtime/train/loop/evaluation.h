@@ -29,8 +29,9 @@ class Evaluator {
   // The arguments must outlive the object. spec.evaluation must be set when Run is called.
   Evaluator(const api::TrainingSpec& spec, TrainingState& state, const data::Dataset& test);
 
-  // `speeds` has one entry per rank of the round and divides the samples. `leave` is called before each batch: if it
-  // returns true on any rank, all ranks return early. kAborted: the round broke. kCancelled: `stop` was requested while waiting for data.
+  // `speeds` has one entry per rank of the round and divides the samples. `leave` is called before each
+  // batch: if it returns true on any rank, all ranks return early. kAborted: the round broke. kCancelled:
+  // `stop` was requested while waiting for data.
   [[nodiscard]] Result<Evaluation> Run(comm::Communicator& communicator, std::span<const double> speeds,
                                        const std::function<bool()>& leave, const std::stop_token& stop);
 

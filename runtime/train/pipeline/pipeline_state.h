@@ -40,7 +40,8 @@ class PipelineState final : public TrainingState {
   // Copies are also due with each checkpoint, so that no checkpoint is newer than the copies.
   [[nodiscard]] bool CopyIsDue(bool is_saved) const override;
   [[nodiscard]] Result<void> Copy(comm::Communicator& communicator) override;
-  // All pipelines get equal shares. The first stage decides for its pipeline, so the stages need no agreement.
+  // All pipelines get equal shares. The first stage decides for its pipeline, so the stages need no
+  // agreement.
   [[nodiscard]] PartToEvaluate PartOfEvaluation(int64_t samples, int rank,
                                                 std::span<const double> speeds) const override;
   [[nodiscard]] Result<at::Tensor> Evaluate(comm::Communicator& communicator,

@@ -1,9 +1,9 @@
 #pragma once
-// One step of a model whose layers are divided over the ranks, as a transaction (replicated/step_runner.h). Micro-batches pass
-// through the stages of a pipeline, forward and backward. Then the gradients of parameters that several ranks
-// hold are summed. Finally one small sum over all ranks yields the gradient norm and shows that all ranks
-// have their gradients. A rank that receives this sum makes the step. A rank that does not keeps its
-// gradients, and makes the step later if another rank made it (staged_state.h). Step thread.
+// One step of a model whose layers are divided over the ranks, as a transaction (replicated/step_runner.h).
+// Micro-batches pass through the stages of a pipeline, forward and backward. Then the gradients of parameters
+// that several ranks hold are summed. Finally one small sum over all ranks yields the gradient norm and shows
+// that all ranks have their gradients. A rank that receives this sum makes the step. A rank that does not
+// keeps its gradients, and makes the step later if another rank made it (staged_state.h). Step thread.
 
 #include <functional>
 #include <memory>
@@ -32,8 +32,8 @@ class PipelineStepper final : public Stepper {
   [[nodiscard]] Result<StepReport> Attempt(const Requests& requests, const std::stop_token& stop);
   [[nodiscard]] Result<StepReport> End(const at::Tensor& sums, int64_t local_count, bool is_loss_finite);
   [[nodiscard]] Result<std::string> WhereNotFinite(bool is_loss_finite) const;
-  // The share of the rank's pipeline as a function of the step, or no share for an idle rank. Captures what it needs of
-  // the round, because the loader's threads may call it after the next round has begun.
+  // The share of the rank's pipeline as a function of the step, or no share for an idle rank. Captures what
+  // it needs of the round, because the loader's threads may call it after the next round has begun.
   [[nodiscard]] std::function<RankShare(int64_t step)> ShareOfPipeline() const;
 
   const StepContext context_;

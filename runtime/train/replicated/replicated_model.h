@@ -1,11 +1,12 @@
 #pragma once
-// A state whose model every rank holds. Gradients are summed over the ranks, and all apply the same optimizer step.
-// Subclasses hold the optimizer's state: all of it on every rank (replicated_state.h), or parts (zero1_state.h).
+// A state whose model every rank holds. Gradients are summed over the ranks, and all apply the same optimizer
+// step. Subclasses hold the optimizer's state: all of it on every rank (replicated_state.h), or parts
+// (zero1_state.h).
 //
-// Sync makes the state equal on all ranks at the lowest cost: nothing is sent if all ranks hold the same state,
-// otherwise a rank with the highest step broadcasts it chunk by chunk. If the source dies half-way, no rank may lose a
-// state from which training could continue, and a rank must not need memory for two states. So what a rank does with a
-// chunk depends on what it holds:
+// Sync makes the state equal on all ranks at the lowest cost: nothing is sent if all ranks hold the same
+// state, otherwise a rank with the highest step broadcasts it chunk by chunk. If the source dies half-way, no
+// rank may lose a state from which training could continue, and a rank must not need memory for two states.
+// So what a rank does with a chunk depends on what it holds:
 //   the same state     Drops it: it participates because a broadcast is one operation of all ranks.
 //   no step            Writes it into its own tensors. If the source dies, they are a mixture. The step is -1
 //                      from the first write to the last, so no rank continues from them, and `is_torn` is set
@@ -35,9 +36,9 @@ class ReplicatedModel : public TrainingState {
   [[nodiscard]] Result<void> StartAfresh() override;
   [[nodiscard]] std::unique_ptr<Stepper> MakeStepper(const StepContext& context) override;
 
-  // A checksum of parameters, loss scale, and the optimizer's state as far as every rank holds it. It is equal on all
-  // ranks after each step (or window of steps), because all apply the same gradient. Buffers are excluded, because
-  // their statistics come from each rank's own samples.
+  // A checksum of parameters, loss scale, and the optimizer's state as far as every rank holds it. It is
+  // equal on all ranks after each step (or window of steps), because all apply the same gradient. Buffers are
+  // excluded, because their statistics come from each rank's own samples.
   [[nodiscard]] int64_t Digest() const;
 
   // The parameters that have a gradient.
@@ -45,7 +46,8 @@ class ReplicatedModel : public TrainingState {
   // `model` itself, then those on the process's other devices.
   [[nodiscard]] const std::vector<Replica>& replicas() const { return replicas_; }
 
-  // Updates the parameters from the mean gradients. `peers`: all ranks call it together; null: this rank alone.
+  // Updates the parameters from the mean gradients. `peers`: all ranks call it together; null: this rank
+  // alone.
   [[nodiscard]] virtual Result<void> Update(comm::Communicator* peers, double learning_rate) = 0;
   // Counts a step that changes nothing because it was not finite.
   virtual void SkipUpdate() {}
@@ -59,8 +61,8 @@ class ReplicatedModel : public TrainingState {
   // The optimizer's state that every rank holds, and all of it, of which tensors may have no data.
   [[nodiscard]] virtual std::vector<NamedTensor> HeldMoments() const = 0;
   [[nodiscard]] virtual std::vector<NamedTensor> Moments() const { return HeldMoments(); }
-  // Parts of Sync that all ranks call: first, the step that this rank offers to the others (-1: none); at the end, when
-  // all hold the same step, what else belongs to it.
+  // Parts of Sync that all ranks call: first, the step that this rank offers to the others (-1: none); at the
+  // end, when all hold the same step, what else belongs to it.
   [[nodiscard]] virtual Result<int64_t> Offer(comm::Communicator& /*communicator*/) { return step; }
   [[nodiscard]] virtual Result<void> Settle(comm::Communicator& /*communicator*/) { return {}; }
 

@@ -22,8 +22,8 @@ namespace {
 using comm::CatchTorch;
 
 // What is summed together with the gradients: the totals, then one element per micro-batch of the step. Only
-// one rank adds to each of those, so the sum is exact, and adding the elements in order gives the loss the same
-// bits in every world that has the same micro-batches.
+// one rank adds to each of those, so the sum is exact, and adding the elements in order gives the loss the
+// same bits in every world that has the same micro-batches.
 constexpr int64_t kLosses = StepTotals::kSize;
 
 std::span<double> ValuesOf(at::Tensor& sums) {

@@ -42,8 +42,8 @@ class StepRunner {
 
   // Instead of SetShares: loads what `source` returns, for this rank of a round.
   void Follow(int rank, data::Loader::Source source);
-  // As RunAlone, with these samples of the step as the batch; its micro-batches are the next draws of the source. Afterwards
-  // the state's step is the one after it.
+  // As RunAlone, with these samples of the step as the batch; its micro-batches are the next draws of the
+  // source. Afterwards the state's step is the one after it.
   [[nodiscard]] Result<StepReport> RunClaim(parallel::Strategy& strategy, int64_t step, const Slice& claimed,
                                             const std::stop_token& stop);
   void Undone() { not_finite_.Forget(); }

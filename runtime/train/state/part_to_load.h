@@ -1,6 +1,7 @@
 #pragma once
-// The part of a checkpoint that a rank reads, and the memory for it until all ranks have read theirs. What all ranks
-// hold is read in shares, which the ranks then send to each other. Subclasses add what a rank alone holds. Step thread.
+// The part of a checkpoint that a rank reads, and the memory for it until all ranks have read theirs. What
+// all ranks hold is read in shares, which the ranks then send to each other. Subclasses add what a rank alone
+// holds. Step thread.
 
 #include <set>
 #include <string>
@@ -14,16 +15,16 @@ namespace lockstep::train {
 
 class PartToLoad {
  public:
-  // `may_write_in_place`: a state without a step is no valid one, so what is read may go directly into its tensors. Then
-  // the state is torn from here on.
+  // `may_write_in_place`: a state without a step is no valid one, so what is read may go directly into its
+  // tensors. Then the state is torn from here on.
   PartToLoad(TrainingState& state, const LoadRequest& request, bool may_write_in_place);
   virtual ~PartToLoad() = default;
   PartToLoad(const PartToLoad&) = delete;
   PartToLoad& operator=(const PartToLoad&) = delete;
 
   [[nodiscard]] const std::vector<checkpoint::WantedPart>& wanted() const { return wanted_; }
-  // All ranks call it together when each has read its part. The state then has `step` steps. After an error it may be
-  // torn.
+  // All ranks call it together when each has read its part. The state then has `step` steps. After an error
+  // it may be torn.
   [[nodiscard]] Result<void> MoveInto(int64_t step, comm::Communicator& communicator);
 
  protected:

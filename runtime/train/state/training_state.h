@@ -1,6 +1,6 @@
 #pragma once
-// What a step changes: completed steps, parameters, buffers and optimizer state. Everything else (position in the
-// data, learning rate, random numbers) is a function of the step.
+// What a step changes: completed steps, parameters, buffers and optimizer state. Everything else (position in
+// the data, learning rate, random numbers) is a function of the step.
 //
 // Each strategy holds the state in its own way, which only the classes below and their steppers know:
 //
@@ -9,8 +9,9 @@
 //   Zero1State        every rank holds the model, and a part of the optimizer's state (zero1)
 //   PipelineState     every rank holds some layers of the model, and their optimizer's state (pipeline, hybrid)
 //
-// make_training_state.h chooses. The loop, saves, restore, evaluation and stopping use this interface. Step thread. Errors of all methods: kAborted
-// if the round broke, kInternal if LibTorch failed, for example for lack of memory.
+// make_training_state.h chooses. The loop, saves, restore, evaluation and stopping use this interface. Step
+// thread. Errors of all methods: kAborted if the round broke, kInternal if LibTorch failed, for example for
+// lack of memory.
 
 #include <cstdint>
 #include <functional>
@@ -39,9 +40,9 @@ class TrainingState;
 enum class StateSource { kKept, kPeer, kCopy, kCheckpoint, kFresh };
 [[nodiscard]] std::string_view NameOf(StateSource source);
 
-// Loads a stored state into `state` (see RestoreTogether). Returns false if `state` is that before the first step; a
-// torn state has been initialised again then. All ranks call it, and only if they do not hold a complete state
-// together.
+// Loads a stored state into `state` (see RestoreTogether). Returns false if `state` is that before the first
+// step; a torn state has been initialised again then. All ranks call it, and only if they do not hold a
+// complete state together.
 using Restore = std::function<Result<bool>(TrainingState& state)>;
 
 // What a rank stores of a checkpoint.
@@ -96,8 +97,8 @@ class TrainingState {
   std::vector<NamedTensor> buffers;
   LossScale loss_scale;
 
-  // Everything that a checkpoint contains, in the same order in every process. Tensors that this rank does not hold
-  // have no data.
+  // Everything that a checkpoint contains, in the same order in every process. Tensors that this rank does
+  // not hold have no data.
   [[nodiscard]] virtual std::vector<NamedTensor> Tensors() const = 0;
   // The subset that every rank holds completely.
   [[nodiscard]] virtual std::vector<NamedTensor> Replicated() const = 0;
@@ -106,11 +107,12 @@ class TrainingState {
   // Whether the model of this rank can be computed without the other ranks.
   [[nodiscard]] virtual bool has_whole_model() const { return true; }
 
-  // All ranks of a new round call it. Afterwards the ranks hold one complete state (step >= 0), each what it needs for
-  // its position in the round. Any other error comes from `restore`.
+  // All ranks of a new round call it. Afterwards the ranks hold one complete state (step >= 0), each what it
+  // needs for its position in the round. Any other error comes from `restore`.
   [[nodiscard]] virtual Result<StateSource> Sync(comm::Communicator& communicator,
                                                  const Restore& restore) = 0;
-  // All ranks call it before an evaluation or a save: running statistics become equal where ranks hold the same ones.
+  // All ranks call it before an evaluation or a save: running statistics become equal where ranks hold the
+  // same ones.
   [[nodiscard]] virtual Result<void> SyncBuffers(comm::Communicator& communicator) = 0;
   // Resets the state to that before the first step.
   [[nodiscard]] virtual Result<void> StartAfresh() = 0;
@@ -121,16 +123,16 @@ class TrainingState {
   [[nodiscard]] virtual Result<PartToSave> Save(comm::Communicator& communicator) = 0;
   // The whole state, from this rank alone. kNotFound if it does not hold all of it.
   [[nodiscard]] virtual Result<std::vector<NamedTensor>> Whole() const = 0;
-  // Throws what LibTorch throws, for example for lack of memory. The state is torn afterwards if the part is read
-  // directly into it.
+  // Throws what LibTorch throws, for example for lack of memory. The state is torn afterwards if the part is
+  // read directly into it.
   [[nodiscard]] virtual std::unique_ptr<PartToLoad> Load(const LoadRequest& request) = 0;
 
   // Whether a rank may hold what no other rank holds, so that those which leave hand it over.
   [[nodiscard]] virtual bool is_divided() const { return false; }
   // Whether this rank holds some of what is divided, but not all of it.
   [[nodiscard]] virtual bool holds_a_part() const { return false; }
-  // All ranks of the round call it with the same `stays`, of which some are true and some are not. Afterwards those
-  // that leave may end, because the others hold their parts.
+  // All ranks of the round call it with the same `stays`, of which some are true and some are not. Afterwards
+  // those that leave may end, because the others hold their parts.
   [[nodiscard]] virtual Result<void> HandOver(comm::Communicator& /*communicator*/,
                                               const std::vector<bool>& /*stays*/) {
     return {};
@@ -144,20 +146,20 @@ class TrainingState {
   // `speeds` has one entry per rank of the round.
   [[nodiscard]] virtual PartToEvaluate PartOfEvaluation(int64_t samples, int rank,
                                                         std::span<const double> speeds) const;
-  // The outputs of the model for a batch; undefined where this rank gets none. Undefined inputs of a rank that decides
-  // end the evaluation of all that take part in it.
+  // The outputs of the model for a batch; undefined where this rank gets none. Undefined inputs of a rank
+  // that decides end the evaluation of all that take part in it.
   [[nodiscard]] virtual Result<at::Tensor> Evaluate(comm::Communicator& communicator,
                                                     const at::Tensor& inputs);
 
-  // Must be called before another state is written over this one piece by piece: from then on it is a mixture, has step
-  // -1 and is not a fresh state either. Complete ends that.
+  // Must be called before another state is written over this one piece by piece: from then on it is a
+  // mixture, has step -1 and is not a fresh state either. Complete ends that.
   virtual void Tear();
   void Complete(int64_t completed_steps);
 
  protected:
   [[nodiscard]] const api::TrainingSpec& spec() const { return spec_; }
-  // A model on the CPU, in its state before the first step. FreshModelAgain: the spec has made it before, so a failure
-  // has another reason than the spec, for example lack of memory.
+  // A model on the CPU, in its state before the first step. FreshModelAgain: the spec has made it before, so
+  // a failure has another reason than the spec, for example lack of memory.
   [[nodiscard]] Result<std::shared_ptr<Model>> FreshModel() const;
   [[nodiscard]] Result<std::shared_ptr<Model>> FreshModelAgain() const;
   // Sets `model` and lists its tensors.

@@ -9,8 +9,8 @@
 
 namespace lockstep::train {
 
-// Those of the steps from `begin` to before `end`. `share_of` is called by the loader's threads, one at a time,
-// perhaps after the round has ended; a share may be empty.
+// Those of the steps from `begin` to before `end`. `share_of` is called by the loader's threads, one at a
+// time, perhaps after the round has ended; a share may be empty.
 [[nodiscard]] data::Loader::Source MicroBatchSource(std::function<RankShare(int64_t step)> share_of,
                                                     int64_t begin, int64_t end);
 

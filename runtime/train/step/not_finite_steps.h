@@ -17,8 +17,8 @@ inline constexpr int kNotFiniteLimit = 3;
 class NotFiniteSteps {
  public:
   // Call after each step, with its number and the same results on all ranks. `locate` says where the
-  // non-finite values are from; the step has ended, so its failure changes nothing. Returns the place, empty if
-  // the step was applied. kInvalidArgument: the training has diverged.
+  // non-finite values are from; the step has ended, so its failure changes nothing. Returns the place, empty
+  // if the step was applied. kInvalidArgument: the training has diverged.
   [[nodiscard]] Result<std::string> After(int64_t step, bool applied, double loss, LossScale& loss_scale,
                                           const std::function<Result<std::string>()>& locate);
   // The last steps are taken back.

@@ -70,15 +70,15 @@ class Stepper {
  public:
   virtual ~Stepper() = default;
 
-  // All ranks of a new round call it after TrainingState::Sync. kInvalidArgument, with the field's name: the model does
-  // not support the strategy.
+  // All ranks of a new round call it after TrainingState::Sync. kInvalidArgument, with the field's name: the
+  // model does not support the strategy.
   [[nodiscard]] virtual Result<void> EnterRound(std::shared_ptr<comm::Communicator> communicator) = 0;
-  // Divides the steps from the state's up to `until_step` among the ranks, one speed for each. Called after EnterRound,
-  // and again at `until_step`.
+  // Divides the steps from the state's up to `until_step` among the ranks, one speed for each. Called after
+  // EnterRound, and again at `until_step`.
   virtual void Share(std::vector<double> speeds, int64_t until_step) = 0;
-  // Takes the next step, or all steps of a window up to `end`. kAborted: the round broke. kCancelled: `stop` was
-  // requested while waiting for data. Any other error comes from the training itself. After an error the state is what
-  // it was before.
+  // Takes the next step, or all steps of a window up to `end`. kAborted: the round broke. kCancelled: `stop`
+  // was requested while waiting for data. Any other error comes from the training itself. After an error the
+  // state is what it was before.
   [[nodiscard]] virtual Result<StepReport> Run(int64_t end, const StepCalls& calls,
                                                const std::stop_token& stop) = 0;
   // Must be called before the round's communicator is closed.

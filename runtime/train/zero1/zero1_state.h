@@ -1,6 +1,6 @@
 #pragma once
-// A state whose model every rank holds, and of the optimizer's state a part (sharded_optimizer.h): strategy zero1. Step
-// thread.
+// A state whose model every rank holds, and of the optimizer's state a part (sharded_optimizer.h): strategy
+// zero1. Step thread.
 
 #include <memory>
 #include <optional>
