@@ -34,8 +34,8 @@ struct Caught<Result<U>> {
 
 // Runs `call` and converts any exception into an Error.
 template <typename Call>
-[[nodiscard]] auto CatchTorch(ErrorCode code, std::string_view context, Call&& call) ->
-    typename Caught<std::decay_t<std::invoke_result_t<Call>>>::Type {
+[[nodiscard]] auto CatchTorch(ErrorCode code, std::string_view context, Call&& call)
+    -> Caught<std::decay_t<std::invoke_result_t<Call>>>::Type {
   try {
     if constexpr (std::is_void_v<std::invoke_result_t<Call>>) {
       std::forward<Call>(call)();

@@ -296,7 +296,7 @@ void Round::Lose(Record& record, LeaveMode mode, Departure departure, SteadyTime
 void Round::EndRound(LeaveMode mode, std::optional<FailureCause> cause, std::string reason, SteadyTime now) {
   if (!running_.has_value()) return;
   const auto members = static_cast<int>(running_->peers.size());
-  last_ending_ = Ending{running_->number, mode, std::move(cause), std::move(reason), members, {}};
+  last_ending_ = Ending{running_->number, mode, cause, std::move(reason), members, {}};
   for (auto& [slot, record] : records_) {
     if (record.state != kInRound) continue;
     const bool asks_already = IsFinished(record);

@@ -12,8 +12,7 @@ namespace lockstep::train {
 class LocalSgdState final : public ReplicatedState {
  public:
   explicit LocalSgdState(const StateInputs& inputs) : ReplicatedState(inputs) {}
-  // Must be called once, before all else. Errors name the field.
-  [[nodiscard]] Result<void> Build();
+  [[nodiscard]] Result<void> Build() override;
 
   [[nodiscard]] std::unique_ptr<Stepper> MakeStepper(const StepContext& context) override;
 

@@ -15,8 +15,7 @@ class PipelineState final : public TrainingState {
  public:
   explicit PipelineState(const StateInputs& inputs)
       : TrainingState(inputs), ranks_in_pod_(inputs.ranks_in_pod) {}
-  // Must be called once, before all else. Errors name the field.
-  [[nodiscard]] Result<void> Build();
+  [[nodiscard]] Result<void> Build() override;
 
   [[nodiscard]] std::vector<NamedTensor> Tensors() const override;
   [[nodiscard]] std::vector<NamedTensor> Replicated() const override { return loss_scale.state(); }

@@ -12,8 +12,7 @@ namespace lockstep::train {
 class ReplicatedState : public ReplicatedModel {
  public:
   explicit ReplicatedState(const StateInputs& inputs) : ReplicatedModel(inputs) {}
-  // Must be called once, before all else. Errors name the field.
-  [[nodiscard]] Result<void> Build();
+  [[nodiscard]] Result<void> Build() override;
 
   [[nodiscard]] Result<PartToSave> Save(comm::Communicator& communicator) override;
   [[nodiscard]] Result<std::vector<NamedTensor>> Whole() const override { return Tensors(); }

@@ -86,6 +86,9 @@ class TrainingState {
   TrainingState(const TrainingState&) = delete;
   TrainingState& operator=(const TrainingState&) = delete;
 
+  // Must be called once, before all else. Errors name the field.
+  [[nodiscard]] virtual Result<void> Build() = 0;
+
   // Completed steps; -1: training cannot continue from it, because it is freshly made or torn.
   int64_t step = -1;
   bool is_torn = false;          // see Tear

@@ -15,8 +15,7 @@ class Zero1State final : public ReplicatedModel {
  public:
   explicit Zero1State(const StateInputs& inputs)
       : ReplicatedModel(inputs), ranks_in_pod_(inputs.ranks_in_pod) {}
-  // Must be called once, before all else. Errors name the field.
-  [[nodiscard]] Result<void> Build();
+  [[nodiscard]] Result<void> Build() override;
 
   [[nodiscard]] Result<void> StartAfresh() override;
   [[nodiscard]] Result<PartToSave> Save(comm::Communicator& communicator) override;
