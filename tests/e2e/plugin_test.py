@@ -245,7 +245,7 @@ def test_watches_a_job_to_its_end():
         for text in (said(), lockstep("status short")):
             last = text[text.rindex("short in "):]
             expect_in(last, r"^State +Complete", r"^Progress +step 469 of 469 \(100 %\), epoch 1, loss \S+$",
-                      r"^Tested +accuracy 0\.\d+, .* after step 469$", r"^Checkpoint +step 469, .* ago, s3://")
+                      r"^Tested +accuracy 0\.\d+, .* after step 469, epoch 1$", r"^Checkpoint +step 469, .* ago, s3://")
         expect_in(lockstep("status"), r"^short +Complete +\d/2 +\d +469/469 ")
         for words in ("suspend short", "resume short", "scale short 1", "checkpoint short"):
             expect_in(lockstep(words, code=1), r"^kubectl lockstep: short has ended \(Complete\)")

@@ -20,8 +20,10 @@ SHORT, LONG = 2, 15  # epochs; LONG: over a minute while FOLDER/slowly exists; i
 
 
 class ShardedRun(ScriptRun):
+    """A short run wants both pods: one could train alone and be done before the other one has come."""
+
     def __init__(self, folder, epochs, *more, script=SCRIPT):
-        super().__init__(folder, script, epochs, *more, ranks=PODS, nproc=2)
+        super().__init__(folder, script, epochs, *more, ranks=PODS, minimum=PODS if epochs == SHORT else 1, nproc=2)
 
     def pods(self):
         """The programs of each one."""
