@@ -94,18 +94,10 @@ Result<void> ReplicatedModel::AddReplica(std::shared_ptr<Model> replica, at::Dev
   });
 }
 
-std::vector<NamedTensor> ReplicatedModel::Tensors() const {
+std::vector<NamedTensor> ReplicatedModel::With(const std::vector<NamedTensor>& moments) const {
   std::vector<NamedTensor> all = parameters;
   Append(all, buffers);
-  Append(all, Moments());
-  Append(all, loss_scale.state());
-  return all;
-}
-
-std::vector<NamedTensor> ReplicatedModel::Replicated() const {
-  std::vector<NamedTensor> all = parameters;
-  Append(all, buffers);
-  Append(all, HeldMoments());
+  Append(all, moments);
   Append(all, loss_scale.state());
   return all;
 }

@@ -29,8 +29,8 @@ namespace lockstep::train {
 
 class ReplicatedModel : public TrainingState {
  public:
-  [[nodiscard]] std::vector<NamedTensor> Tensors() const override;
-  [[nodiscard]] std::vector<NamedTensor> Replicated() const override;
+  [[nodiscard]] std::vector<NamedTensor> Tensors() const override { return With(Moments()); }
+  [[nodiscard]] std::vector<NamedTensor> Replicated() const override { return With(HeldMoments()); }
   [[nodiscard]] Result<StateSource> Sync(comm::Communicator& communicator, const Restore& restore) override;
   [[nodiscard]] Result<void> SyncBuffers(comm::Communicator& communicator) override;
   [[nodiscard]] Result<void> StartAfresh() override;
@@ -61,6 +61,8 @@ class ReplicatedModel : public TrainingState {
   // The optimizer's state that every rank holds, and all of it, of which tensors may have no data.
   [[nodiscard]] virtual std::vector<NamedTensor> HeldMoments() const = 0;
   [[nodiscard]] virtual std::vector<NamedTensor> Moments() const { return HeldMoments(); }
+  // Everything that a checkpoint contains, in order, with these tensors of the optimizer.
+  [[nodiscard]] std::vector<NamedTensor> With(const std::vector<NamedTensor>& moments) const;
   // Parts of Sync that all ranks call: first, the step that this rank offers to the others (-1: none); at the
   // end, when all hold the same step, what else belongs to it.
   [[nodiscard]] virtual Result<int64_t> Offer(comm::Communicator& /*communicator*/) { return step; }

@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "runtime/checkpoint/save.h"
@@ -70,13 +69,6 @@ Result<PartToSave> Zero1State::Save(comm::Communicator& communicator) {
 Result<std::vector<NamedTensor>> Zero1State::Whole() const {
   LOCKSTEP_TRY(const auto moments, shards_->Whole());
   return With(moments);
-}
-
-std::vector<NamedTensor> Zero1State::With(const std::vector<NamedTensor>& moments) const {
-  std::vector<NamedTensor> tensors = Tensors();
-  std::copy(moments.begin(), moments.end(),
-            tensors.begin() + static_cast<std::ptrdiff_t>(parameters.size() + buffers.size()));
-  return tensors;
 }
 
 std::unique_ptr<PartToLoad> Zero1State::Load(const LoadRequest& request) {

@@ -42,9 +42,6 @@ class Zero1State final : public ReplicatedModel {
   [[nodiscard]] Result<void> Settle(comm::Communicator& communicator) override;
 
  private:
-  // Tensors() with the data of these moments.
-  [[nodiscard]] std::vector<NamedTensor> With(const std::vector<NamedTensor>& moments) const;
-
   const int ranks_in_pod_;
   std::unique_ptr<ShardedOptimizer> shards_;
   std::optional<Version> whole_;  // between Offer and Settle: the newest that the ranks hold together

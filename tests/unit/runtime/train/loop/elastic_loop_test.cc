@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <span>
@@ -36,8 +37,7 @@ std::unique_ptr<TrainingState> NewState(const api::TrainingSpec& spec) {
 
 // Runs a rank's loop; the test acts as its supervisor.
 LoopOutcome RunLoop(const api::TrainingSpec& spec, TrainingState& state, Checkpointer* checkpointer,
-                    const LineChannel& supervisor) {
-  const SystemClock clock;
+                    const LineChannel& supervisor, const Clock& clock = SystemClock()) {
   RoundControl control(clock);
   protocol::ControlLink link{Fd(::dup(supervisor.fd()))};
   link.Start({.on_message = [&](const protocol::ToRank& message) { control.OnMessage(message); },
@@ -176,6 +176,39 @@ TEST_F(ElasticLoopTest, BeginsWithAStateAsItWasMadeWhereItsOwnIsTorn) {
   ASSERT_TRUE(ready.has_value());
   Assign(rank, 2, *ready);
   EXPECT_TRUE(Await<protocol::Finished>(rank).has_value());
+  EXPECT_EQ(rank.Wait(kPatience), 0);
+}
+
+// Two seconds pass between any two looks at it.
+class HastyClock final : public Clock {
+ public:
+  [[nodiscard]] WallTime Now() const override { return system_.Now(); }
+  [[nodiscard]] SteadyTime Steady() const override {
+    return system_.Steady() + std::chrono::seconds(2) * ++looks_;
+  }
+
+ private:
+  const SystemClock system_;
+  mutable std::atomic<int> looks_ = 0;
+};
+
+// Else the supervisor takes a rank whose evaluation is slow for one that hangs.
+TEST_F(ElasticLoopTest, SaysThatAnEvaluationGoesOn) {
+  ForkedProcess rank([](LineChannel& supervisor) {
+    api::TrainingSpec spec = Training(2);
+    spec.evaluation = api::EvaluationSpec{.every_epochs = 1, .batch_size = 1};
+    const auto owned = NewState(spec);
+    return static_cast<int>(RunLoop(spec, *owned, nullptr, supervisor, HastyClock()).code);
+  });
+  const auto ready = Await<protocol::Ready>(rank);
+  ASSERT_TRUE(ready.has_value());
+  Assign(rank, 1, *ready);
+  int signs = 0;
+  for (auto phase = Await<protocol::PhaseChanged>(rank); phase.has_value();
+       phase = Await<protocol::PhaseChanged>(rank)) {
+    signs += phase->phase == "evaluate" ? 1 : 0;
+  }
+  EXPECT_EQ(signs, 1 + 10) << "at the beginning, and before each of ten batches";
   EXPECT_EQ(rank.Wait(kPatience), 0);
 }
 
