@@ -3,9 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <optional>
+#include <set>
+#include <stop_token>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "runtime/common/base/clock.h"
 #include "tests/support/fake_kube.h"
 
 namespace lockstep::rendezvous {
