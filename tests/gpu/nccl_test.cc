@@ -13,7 +13,7 @@
 
 #include "runtime/comm/bounded_call.h"
 #include "runtime/comm/listener.h"
-#include "runtime/launch/nccl_ras.h"
+#include "runtime/launch/supervisor/nccl_ras.h"
 #include "runtime/train/records/flight_trace.h"
 #include "tests/gpu/with_a_device.h"
 

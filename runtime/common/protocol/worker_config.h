@@ -46,7 +46,7 @@ enum class InstanceMetadata { kNone, kAws, kGcp, kAzure };
   return std::to_array<std::string_view>({"None", "AWS", "GCP", "Azure"});
 }
 
-// When a rank without progress counts as hanging (runtime/launch/hang_detector.h), and what follows.
+// When a rank without progress counts as hanging (runtime/launch/supervisor/hang_detector.h), and what follows.
 // Stragglers are found by the rendezvous.
 struct HealthConfig {
   double first_step_timeout_seconds = 1800;

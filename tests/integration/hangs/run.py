@@ -32,7 +32,7 @@ def stop_a_rank(folder, bound, **policy):
     expect(len(hangs) == 1, f"one hang was expected: {hangs}")
     hang = hangs[0]
     expect(hang["why"] == "does not answer", f"{hang}")
-    # How soon after its bound: unit/runtime/launch/hang_detector_test.cc. Here the machine may be busy with other things.
+    # How soon after its bound: unit/runtime/launch/supervisor/hang_detector_test.cc. Here the machine may be busy with other things.
     expect(bound <= hang["bound_seconds"] <= hang["silent_seconds"], f"{hang}, bound {bound} s")
     threads = logged(folder, "threads of the rank that hangs")
     expect(len(threads) == 1 and "T (stopped)" in threads[0]["threads"], f"{threads}")

@@ -341,7 +341,7 @@ def test_events_are_those_of_the_job_and_its_pods():
 
 def test_kubectl_completes_commands_flags_and_jobs():
     def completed(*words, **more):
-        done = subprocess.run([ROOT / "runtime/kubectl_plugin/kubectl_complete-lockstep", *words], capture_output=True, text=True,
+        done = subprocess.run([ROOT / "runtime/tools/kubectl_plugin/kubectl_complete-lockstep", *words], capture_output=True, text=True,
                               timeout=LIMIT, env=environment(**more))
         expect(done.returncode == 0, done.stderr)
         return [line.split("\t")[0] for line in done.stdout.splitlines()]

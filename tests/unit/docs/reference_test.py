@@ -80,7 +80,7 @@ def test_variables_are_those_that_the_programs_read():
     ours = set(re.findall(r'"(LOCKSTEP_\w+[A-Z])"', source("runtime/common/protocol/environment.h"))) | {"LOCKSTEP_TOKEN", "LOCKSTEP_ROUND"}
     stores = {word for file in sorted((ROOT / "runtime" / "storage").glob("*_settings.cc"))
               for word in re.findall(r'"((?:AWS|AZURE|GOOGLE|STORAGE)_\w+)"', file.read_text())}
-    of_programs = set(re.findall(r'set\("(\w+)"', source("runtime/launch/program_life.cc")))
+    of_programs = set(re.findall(r'set\("(\w+)"', source("runtime/launch/program/program_life.cc")))
     written = names(page("environment.md"))
     lost = (ours | stores | of_programs) - written - names(page("environment.md"), 1)
     expect(not lost, f"the page lacks {sorted(lost)}")

@@ -49,13 +49,17 @@ MAY_INCLUDE = {
     # lockstep: starts in milliseconds, so never LibTorch, and nothing of a rank.
     "runtime/telemetry": common("base", "http", "protocol", "telemetry"),
     "runtime/witness": common("base", "protocol"),
-    "runtime/launch": common("base", "http", "protocol", "rendezvous", "api") | runtime("telemetry", "witness"),
-    "runtime/convert": common("base", "api"),
-    "runtime/cli": common("base", "command_line", "http", "protocol", "api", "rendezvous") | runtime("convert", "launch"),
+    "runtime/launch/process": common("base"),
+    "runtime/launch/supervisor": common("base", "http", "protocol", "rendezvous") | runtime("telemetry", "launch/process"),
+    "runtime/launch/program": common("base", "http", "protocol") | runtime("witness", "launch/process", "launch/supervisor"),
+    "runtime/launch/run": common("base", "http", "protocol", "rendezvous", "api") | runtime("launch/process", "launch/supervisor"),
+    "runtime/tools/convert": common("base", "api"),
+    "runtime/tools/cli": common("base", "command_line", "http", "protocol", "api", "rendezvous")
+                         | runtime("tools/convert", *below("launch", "process", "supervisor", "program", "run")),
     # The Python package: in images with any PyTorch, so never LibTorch.
     "runtime/python": common("base") | runtime("data"),
     # kubectl-lockstep: on people's machines; the cluster through kubectl alone.
-    "runtime/kubectl_plugin": common("base", "command_line", "api") | runtime("cli"),
+    "runtime/tools/kubectl_plugin": common("base", "command_line", "api") | runtime("tools/cli"),
     # lockstep-rank: meets its supervisor through runtime/common/protocol only.
     "runtime/pch": set(),
     "runtime/comm": common("base"),
@@ -68,7 +72,7 @@ MAY_INCLUDE = {
     "runtime/sdk/example": set(),
     "runtime/checkpoint": common("base", "protocol", "api") | runtime("storage"),
     # lockstep-checkpoint: what is stored, without LibTorch.
-    "runtime/checkpoint_tool": common("base", "command_line") | runtime("checkpoint"),
+    "runtime/tools/checkpoint_tool": common("base", "command_line") | runtime("checkpoint"),
     "runtime/parallel": common("base") | runtime("comm"),
     "runtime/train/step": common("base", "api") | runtime("comm", "data", "checkpoint"),
     "runtime/train/state": common("base", "api") | runtime("comm", "models", "checkpoint", "train/step"),
@@ -111,7 +115,7 @@ CONFINED = {
                     "runtime/common/http/channel.cc", "runtime/common/http/cpprest_transport.cc",
                     "runtime/checkpoint/sha256.cc"),
     ("prometheus/",): ("operator/telemetry/", "runtime/common/telemetry/", "runtime/telemetry/"),
-    ("CLI/",): ("operator/config.cc", "runtime/checkpoint_tool/main.cc", "runtime/cli/main.cc", "runtime/common/command_line/", "runtime/kubectl_plugin/main.cc"),
+    ("CLI/",): ("operator/config.cc", "runtime/tools/checkpoint_tool/main.cc", "runtime/tools/cli/main.cc", "runtime/common/command_line/", "runtime/tools/kubectl_plugin/main.cc"),
     ("zlib.h",): ("runtime/data/idx.cc", "runtime/checkpoint/block_sums.cc", "runtime/witness/archive.cc"),
     ("jpeglib.h", "jerror.h", "png.h"): ("runtime/data/image.cc",),
     ("lockstep/",): ("runtime/sdk/",),  # as a user installs it
@@ -232,10 +236,10 @@ def test_what_is_wrong_is_found():
     for check, path, include in (
             (wrong_directions, "runtime/common/base/clock.h", '"runtime/train/replicated/step_runner.h"'),
             (wrong_directions, "operator/kube/store.cc", '"runtime/train/replicated/step_runner.h"'),
-            (wrong_directions, "runtime/launch/signals.cc", '"runtime/train/replicated/step_runner.h"'),
+            (wrong_directions, "runtime/launch/process/signals.cc", '"runtime/train/replicated/step_runner.h"'),
             (wrong_directions, "runtime/train/state/training_state.cc", '"step.h"'),
             (wrong_libraries, "operator/process.cc", "<ATen/ATen.h>"),
-            (wrong_libraries, "runtime/cli/run.cc", "<torch/torch.h>"),
+            (wrong_libraries, "runtime/tools/cli/run.cc", "<torch/torch.h>"),
             (wrong_libraries, "runtime/train/replicated/step_runner.h", "<ATen/ATen.h>"),
             (wrong_libraries, "runtime/train/replicated/step_runner.cc", "<torch/csrc/distributed/c10d/Store.hpp>"),
             (wrong_libraries, "runtime/checkpoint/checkpointer.cc", "<arrow/buffer.h>"),

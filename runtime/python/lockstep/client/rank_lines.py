@@ -1,4 +1,4 @@
-"""Which pod has a rank, and which lines of its log are of that rank: as in runtime/kubectl_plugin/rank_places.h."""
+"""Which pod has a rank, and which lines of its log are of that rank: as in runtime/tools/kubectl_plugin/rank_places.h."""
 from __future__ import annotations
 
 import dataclasses
