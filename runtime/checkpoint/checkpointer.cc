@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "runtime/checkpoint/host_copy.h"
-#include "runtime/checkpoint/object_store.h"
+#include "runtime/checkpoint/open_store.h"
 #include "runtime/checkpoint/save_writer.h"
 #include "runtime/checkpoint/stored_checkpoints.h"
 #include "runtime/common/base/clock.h"

@@ -59,22 +59,12 @@ class ObjectStore {
   [[nodiscard]] virtual std::string UriOf(const std::string& name) const = 0;
 };
 
-// Opens the store and writes (and deletes) a probe object, so that a wrong bucket or credential is found
-// before training begins, within about 5 s (minutes if a server of Google or Azure is silent).
-// kInvalidArgument (unknown scheme, no credentials), kNotFound, kForbidden. A store that does not answer is
-// opened anyway, because it may come back.
-// URIs: file:///folder (created if absent), or s3://bucket/prefix, gs://bucket/prefix or
-// abfs://container@account.dfs.core.windows.net/prefix, with credentials and endpoint from the environment
-// (runtime/storage/s3_settings.h, gcs_settings.h, azure_settings.h).
-[[nodiscard]] Result<std::unique_ptr<ObjectStore>> OpenObjectStore(const std::string& uri);
-
-// For commands that work on stored checkpoints: opening creates and writes nothing, and a folder must exist.
-// Errors name the URI and the environment, because there is no manifest and no Secret.
-[[nodiscard]] Result<std::unique_ptr<ObjectStore>> OpenForCommand(const std::string& uri);
-
 // Who uses the store. It decides what opening does and what errors say.
 enum class StoreUser { kJob, kCommand };
 [[nodiscard]] std::string FieldOf(StoreUser user);  // the field that holds the URI
+
+// The prefix of the objects that CheckWritable writes and removes again.
+inline constexpr std::string_view kProbePrefix = "write-probe-";
 
 // Writes an object and deletes it again. Implementations call this when they open for a job. A store that
 // does not answer is logged and is not an error.

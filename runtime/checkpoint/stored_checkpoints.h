@@ -21,9 +21,6 @@ namespace lockstep::checkpoint {
 // and it is unknown what is stored.
 [[nodiscard]] bool IsDamage(const Error& error);
 
-// The prefix of the objects that CheckWritable writes and removes again.
-inline constexpr std::string_view kProbePrefix = "write-probe-";
-
 // The step whose folder contains the object; -1: none.
 [[nodiscard]] int64_t StepOfObject(const std::string& name);
 

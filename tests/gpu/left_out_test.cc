@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "runtime/checkpoint/object_store.h"
+#include "runtime/checkpoint/open_store.h"
 #include "runtime/data/remote_objects.h"
 
 namespace lockstep {

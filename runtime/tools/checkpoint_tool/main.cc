@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "runtime/checkpoint/open_store.h"
 #include "runtime/common/command_line/completion.h"
 #include "runtime/common/command_line/usage.h"
 #include "runtime/tools/checkpoint_tool/commands.h"

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "runtime/checkpoint/object_store.h"
+#include "runtime/checkpoint/open_store.h"
 #include "runtime/common/base/log.h"
 #include "runtime/train/records/flight_trace.h"
 

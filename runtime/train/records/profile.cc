@@ -8,7 +8,7 @@
 #include <set>
 #include <utility>
 
-#include "runtime/checkpoint/object_store.h"
+#include "runtime/checkpoint/open_store.h"
 #include "runtime/comm/torch_error.h"
 #include "runtime/common/base/file.h"
 #include "runtime/common/base/log.h"

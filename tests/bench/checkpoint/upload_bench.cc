@@ -6,7 +6,7 @@
 #include <random>
 #include <string>
 
-#include "runtime/checkpoint/object_store.h"
+#include "runtime/checkpoint/open_store.h"
 #include "runtime/common/base/clock.h"
 
 namespace {

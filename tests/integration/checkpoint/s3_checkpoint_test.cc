@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "runtime/checkpoint/checkpointer.h"
-#include "runtime/checkpoint/object_store.h"
+#include "runtime/checkpoint/open_store.h"
 #include "runtime/checkpoint/save_writer.h"
 #include "runtime/common/base/file.h"
 #include "runtime/storage/s3_uploads.h"

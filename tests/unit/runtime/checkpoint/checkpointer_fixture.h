@@ -16,6 +16,7 @@
 
 #include "runtime/checkpoint/checkpointer.h"
 #include "runtime/checkpoint/file_store.h"
+#include "runtime/checkpoint/open_store.h"
 #include "tests/unit/runtime/checkpoint/complete_steps.h"
 #include "tests/unit/runtime/checkpoint/memory_exchange.h"
 #include "tests/unit/runtime/checkpoint/whole_state.h"

@@ -1,4 +1,5 @@
 #include "runtime/checkpoint/file_store.h"
+#include "runtime/checkpoint/open_store.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

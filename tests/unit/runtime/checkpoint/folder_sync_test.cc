@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/checkpoint/object_store.h"
+#include "runtime/checkpoint/open_store.h"
 
 namespace {
 
