@@ -139,7 +139,7 @@ data::CopyOptions CopyingFor(Seconds patience, protocol::ControlLink& link, trai
                                 .pause = [&control](Milliseconds time) { control.Pause(time); },
                                 .patience = patience,
                                 .store_is_away = store_is_away}},
-          .alive = [&link] { link.Send(protocol::PhaseChanged{"load"}); },
+          .alive = [&link] { link.Send(protocol::PhaseChanged{protocol::RankPhase::kLoad}); },
           .longest_silence = patience + kSilenceOfATransfer};
 }
 
@@ -172,7 +172,7 @@ LoopOutcome Train(const Settings& settings, protocol::ControlLink& link, train::
       .keep_trace = [](int64_t round, int rank,
                        std::string trace) { flights.Keep(round, rank, std::move(trace)); }};
   if (settings.training.cuda_graph && gpu == nullptr) log::Info("no CUDA graph: training on the CPU");
-  link.Send(protocol::PhaseChanged{"load"});
+  link.Send(protocol::PhaseChanged{protocol::RankPhase::kLoad});
   // As long as the process: what is under way between the store and the copy is not waited for at the end.
   static const auto datasets = data::OpenDatasets(
       settings.training, CopyingFor(Seconds(settings.worker.store_patience_seconds), link, control));
@@ -219,7 +219,7 @@ LoopOutcome Train(const Settings& settings, protocol::ControlLink& link, train::
 }
 
 LoopOutcome Run(protocol::ControlLink& link, train::RoundControl& control, const Clock& clock) {
-  link.Send(protocol::PhaseChanged{"init"});
+  link.Send(protocol::PhaseChanged{protocol::RankPhase::kInit});
   const Result<Settings> settings = ReadSettings();
   if (!settings.ok()) return Fail(ExitCode::kBadConfiguration, settings.error());
   const protocol::WorkerConfig& worker = settings->worker;

@@ -9,17 +9,17 @@ namespace {
 // A loader that takes longer is waited for.
 constexpr Milliseconds kSlowData{1'000};
 
-std::string PhaseOf(Activity activity) {
+protocol::RankPhase PhaseOf(Activity activity) {
   switch (activity) {
-    case Activity::kEvaluate: return "evaluate";
-    case Activity::kSave: return "snapshot";
+    case Activity::kEvaluate: return protocol::RankPhase::kEvaluate;
+    case Activity::kSave: return protocol::RankPhase::kSnapshot;
     case Activity::kStep:
     case Activity::kData:
     case Activity::kBackward:
     case Activity::kOptimizer:
     case Activity::kCollective: break;
   }
-  return "train";
+  return protocol::RankPhase::kTrain;
 }
 
 // Seconds by the names that lockstep-rank uses. A backward pass of DistributedDataParallel waits for the other ranks
@@ -53,7 +53,7 @@ void Observer::Take(const TrainerStatus& status, const Observation& seen) {
 
 void Observer::ReportPhase(const Observation& seen, bool is_stopped, SteadyTime now,
                            std::vector<protocol::FromRank>& messages) {
-  const std::string phase = PhaseOf(seen.activity);
+  const protocol::RankPhase phase = PhaseOf(seen.activity);
   if (std::exchange(phase_, phase) != phase) messages.emplace_back(protocol::PhaseChanged{phase});
   if (seen.activity != Activity::kData || is_stopped) {
     data_since_ = SteadyTime::max();
@@ -61,7 +61,7 @@ void Observer::ReportPhase(const Observation& seen, bool is_stopped, SteadyTime 
     data_since_ = now;
   } else if (now - data_since_ >= kSlowData) {
     data_since_ = now;
-    messages.emplace_back(protocol::PhaseChanged{"load"});
+    messages.emplace_back(protocol::PhaseChanged{protocol::RankPhase::kLoad});
   }
 }
 

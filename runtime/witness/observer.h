@@ -39,7 +39,7 @@ class Observer {
   const int64_t round_;
   int64_t first_step_ = 0;  // the step from which this process continued, as far as it is known
   TrainerStatus status_;    // the newest
-  std::string phase_;       // the newest reported; empty: the program has taken no step
+  std::optional<protocol::RankPhase> phase_;  // the newest reported; none: the program has taken no step
   int64_t reported_steps_ = 0;
   double reported_step_at_ = 0;
   protocol::StepTimes step_times_;

@@ -21,6 +21,7 @@
 #include "runtime/common/base/json.h"
 #include "runtime/common/base/result.h"
 #include "runtime/common/protocol/message_limits.h"
+#include "runtime/common/protocol/rank_phase.h"
 #include "runtime/common/protocol/step_times.h"
 
 namespace lockstep::protocol {
@@ -78,8 +79,7 @@ struct Usage {
 [[nodiscard]] double ComputeSeconds(const std::map<std::string, double>& phase_seconds);
 
 struct PhaseChanged {
-  // init, load, sync, train, average (of a window), evaluate, snapshot (of a checkpoint), save (the last one)
-  std::string phase;
+  RankPhase phase = RankPhase::kProgram;  // also where the word is not known
 };
 
 // The round is no longer usable: a collective or this rank failed.
@@ -269,7 +269,7 @@ void Describe(A& fields, Of<A, Usage>& message) {
 }
 template <typename A>
 void Describe(A& fields, Of<A, PhaseChanged>& message) {
-  fields.Field("phase", message.phase, limits::kWord);
+  fields.Field("phase", message.phase);
 }
 template <typename A>
 void Describe(A& fields, Of<A, Broken>& message) {

@@ -121,7 +121,6 @@ struct WatchAnswer {
 
 struct RankReport {
   int rank = 0;
-  std::string phase;
   int64_t step = 0;
   // Since the process started, as of its newest Progress, which it sent in round work_round.
   int64_t work_round = 0;
@@ -314,7 +313,6 @@ void Describe(A& fields, Of<A, WatchAnswer>& message) {
 template <typename A>
 void Describe(A& fields, Of<A, RankReport>& message) {
   fields.Field("rank", message.rank, limits::kRank);
-  fields.Field("phase", message.phase, limits::kWord);
   fields.Field("step", message.step, limits::kStep);
   fields.Field("workRound", message.work_round, limits::kRound);
   fields.Field("steps", message.steps, limits::kCount);

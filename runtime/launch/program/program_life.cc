@@ -25,7 +25,7 @@ constexpr std::size_t kMaxCommand = 100;
 
 // Whether the program hangs is not judged: before its first step nothing is known of it, and one that was asked to end is
 // killed in time by this process.
-ProgramAction NotJudged() { return Say{protocol::PhaseChanged{std::string(kProgramPhase)}}; }
+ProgramAction NotJudged() { return Say{protocol::PhaseChanged{protocol::RankPhase::kProgram}}; }
 
 Notice NoticeOf(const protocol::NodeDeparts& departs) {
   Notice notice{.reason = NoticeReason::kNodeDeparts, .detail = departs.reason};
@@ -154,7 +154,8 @@ ProgramActions ProgramLife::OnReady(const protocol::Ready& ready) {
     return {Say{ready}};
   }
   // From here on it is judged as a rank that has just got this assignment.
-  ProgramActions actions = {SendToProgram{assignment_}, Say{protocol::PhaseChanged{"sync"}}};
+  ProgramActions actions = {SendToProgram{assignment_},
+                            Say{protocol::PhaseChanged{protocol::RankPhase::kSync}}};
   for (protocol::ToRank& request : std::exchange(requests_, {}))
     actions.emplace_back(SendToProgram{std::move(request)});
   return actions;

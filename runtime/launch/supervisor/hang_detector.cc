@@ -7,6 +7,9 @@
 #include "runtime/common/base/strings.h"
 
 namespace lockstep::launch {
+
+using protocol::RankPhase;
+
 namespace {
 
 using Kind = HangFinding::Kind;
@@ -24,13 +27,15 @@ constexpr Milliseconds kOwnPause{2'000};
 constexpr double kWarningSeconds = 3;
 
 // Phases that a round repeats, so that their duration can be learned.
-bool IsRepeated(const std::string& phase) { return phase == "evaluate" || phase == "snapshot"; }
+bool IsRepeated(std::optional<RankPhase> phase) {
+  return phase == RankPhase::kEvaluate || phase == RankPhase::kSnapshot;
+}
 
 }  // namespace
 
 std::string HangFinding::ToString() const {
-  return "hangs: " + FormatNumber(silent_seconds) + " s without progress in phase " + phase + " (bound " +
-         FormatNumber(bound_seconds) + " s), " + why;
+  return "hangs: " + FormatNumber(silent_seconds) + " s without progress in phase " +
+         std::string(NameOf(phase)) + " (bound " + FormatNumber(bound_seconds) + " s), " + why;
 }
 
 void TypicalTime::Add(double seconds) {
@@ -46,12 +51,12 @@ std::optional<double> TypicalTime::Median() const {
   return *middle;
 }
 
-void HangDetector::ProcessStarted(SteadyTime now) { BeginPhase("init", now); }
+void HangDetector::ProcessStarted(SteadyTime now) { BeginPhase(RankPhase::kInit, now); }
 
 void HangDetector::Assigned(SteadyTime now) {
   first_step_ = true;
   committed_at_.reset();
-  BeginPhase("sync", now);
+  BeginPhase(RankPhase::kSync, now);
 }
 
 void HangDetector::LeaveRequested(SteadyTime now) {
@@ -66,27 +71,28 @@ void HangDetector::OnMessage(const protocol::FromRank& message, SteadyTime now) 
   } else if (const auto* phase = std::get_if<protocol::PhaseChanged>(&message)) {
     OnPhase(phase->phase, now);
   } else if (std::holds_alternative<protocol::Ready>(message)) {
-    BeginPhase("", now);
+    BeginPhase(std::nullopt, now);
   } else if (const auto* pong = std::get_if<protocol::Pong>(&message)) {
     answer_ = *pong;
     leave_requested_.reset();
   }
 }
 
-void HangDetector::OnPhase(const std::string& phase, SteadyTime now) {
-  const bool waits_for_data = phase == "load" && phase_ != "init";
+void HangDetector::OnPhase(RankPhase phase, SteadyTime now) {
+  const bool waits_for_data = phase == RankPhase::kLoad && phase_ != RankPhase::kInit;
   if (waits_for_data || (IsRepeated(phase) && phase == phase_)) {
     alive_ = now;
     return NewSilence();
   }
   // A phase that the end of the round interrupted is not followed by training.
-  if (IsRepeated(phase_) && phase == "train") phase_times_[phase_].Add(Seconds(now - since_).count());
+  if (IsRepeated(phase_) && phase == RankPhase::kTrain)
+    phase_times_[*phase_].Add(Seconds(now - since_).count());
   BeginPhase(phase, now);
 }
 
 void HangDetector::OnProgress(const protocol::Progress& progress, SteadyTime now) {
   const int64_t reached = progress.step + progress.steps_under_way;
-  if (phase_ == "train") {
+  if (phase_ == RankPhase::kTrain) {
     const int64_t steps = reached - last_step_;
     // Messages are sent rarely: one may cover many steps.
     if (!first_step_ && steps > 0) {
@@ -108,10 +114,10 @@ void HangDetector::LearnWindow(int64_t step, SteadyTime now) {
   committed_step_ = step;
 }
 
-void HangDetector::BeginPhase(const std::string& phase, SteadyTime now) {
+void HangDetector::BeginPhase(std::optional<RankPhase> phase, SteadyTime now) {
   phase_ = phase;
   // A rank that has left its round waits for the next one.
-  if (phase.empty() || phase == "init" || phase == "sync") leave_requested_.reset();
+  if (!phase.has_value() || phase == RankPhase::kInit || phase == RankPhase::kSync) leave_requested_.reset();
   SignOfLife(now);
 }
 
@@ -128,18 +134,18 @@ void HangDetector::NewSilence() {
 }
 
 std::optional<double> HangDetector::Bound() const {
-  if (phase_.empty() || phase_ == kProgramPhase) return std::nullopt;
+  if (!phase_.has_value() || phase_ == RankPhase::kProgram) return std::nullopt;
   if (HasBoundOfTheJob()) return config_.step_timeout_seconds;
-  if (phase_ == "train" && !first_step_) {
+  if (phase_ == RankPhase::kTrain && !first_step_) {
     return Learned(known_steps_ < kEnoughSteps ? std::nullopt : step_times_.Median());
   }
-  if (phase_ == "average") return Learned(window_times_.Median());
-  const auto known = phase_times_.find(phase_);
+  if (phase_ == RankPhase::kAverage) return Learned(window_times_.Median());
+  const auto known = phase_times_.find(*phase_);
   return Learned(known == phase_times_.end() ? std::nullopt : known->second.Median());
 }
 
 bool HangDetector::HasBoundOfTheJob() const {
-  return phase_ == "train" && !first_step_ && config_.step_timeout_seconds > 0;
+  return phase_ == RankPhase::kTrain && !first_step_ && config_.step_timeout_seconds > 0;
 }
 
 double HangDetector::Learned(const std::optional<double>& typical) const {
@@ -179,7 +185,7 @@ HangFinding HangDetector::Judge(double silent, double bound, SteadyTime now) {
     AskAgain(now);
     return {};
   }
-  HangFinding finding{Kind::kHangs, phase_, silent, own_bound, "does not answer"};
+  HangFinding finding{Kind::kHangs, *phase_, silent, own_bound, "does not answer"};
   // By then the responsible rank has been found, its stack written and its process killed, even if the bound is short.
   const double victim_bound = own_bound + std::max(bound, kLeastBoundSeconds);
   const bool is_victim = answer_.has_value() && answer_->waits_for_peers;
@@ -219,7 +225,7 @@ HangFinding HangDetector::JudgeLeaving(SteadyTime now) {
   }
   if (Seconds(now - *leave_requested_).count() < kLeastBoundSeconds) return {};
   found_ = true;
-  return {Kind::kHangs, phase_, Seconds(now - since_).count(), kLeastBoundSeconds,
+  return {Kind::kHangs, *phase_, Seconds(now - since_).count(), kLeastBoundSeconds,
           "does not answer and does not leave its round"};
 }
 

@@ -35,9 +35,6 @@
 
 namespace lockstep::launch {
 
-// The phase of a user's program: its activity and progress are unknown.
-inline constexpr std::string_view kProgramPhase = "program";
-
 struct HangFinding {
   enum class Kind {
     kNothing,
@@ -47,7 +44,7 @@ struct HangFinding {
     kHangs             // reported once per silence
   };
   Kind kind = Kind::kNothing;
-  std::string phase;
+  protocol::RankPhase phase{};
   double silent_seconds = 0;
   double bound_seconds = 0;
   std::string why;  // "does not answer", …
@@ -79,10 +76,10 @@ class HangDetector {
   [[nodiscard]] HangFinding Look(SteadyTime now);
 
  private:
-  void OnPhase(const std::string& phase, SteadyTime now);
+  void OnPhase(protocol::RankPhase phase, SteadyTime now);
   void OnProgress(const protocol::Progress& progress, SteadyTime now);
   void LearnWindow(int64_t step, SteadyTime now);
-  void BeginPhase(const std::string& phase, SteadyTime now);
+  void BeginPhase(std::optional<protocol::RankPhase> phase, SteadyTime now);
   void SignOfLife(SteadyTime now);
   void NewSilence();
   void ForgiveOwnPause(SteadyTime now);
@@ -95,7 +92,7 @@ class HangDetector {
   [[nodiscard]] HangFinding JudgeLeaving(SteadyTime now);
 
   protocol::HealthConfig config_;
-  std::string phase_;  // empty: the rank waits for an assignment
+  std::optional<protocol::RankPhase> phase_;  // none: the rank waits for an assignment
   bool first_step_ = true;
   int64_t last_step_ = 0;                   // includes the steps of the current window
   int64_t committed_step_ = 0;              // excludes them
@@ -105,7 +102,7 @@ class HangDetector {
   TypicalTime step_times_;
   int64_t known_steps_ = 0;  // steps that step_times_ covers
   TypicalTime window_times_;
-  std::map<std::string, TypicalTime> phase_times_;
+  std::map<protocol::RankPhase, TypicalTime> phase_times_;
   std::optional<SteadyTime> asked_;  // newest Ping in this silence
   std::optional<protocol::Pong> answer_;
   std::optional<SteadyTime> leave_requested_;  // when the rank was asked to leave; until it answers

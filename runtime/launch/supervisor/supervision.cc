@@ -67,8 +67,6 @@ void Supervision::Handle(const RankMessage& event, SteadyTime now) {
     OnReady(rank, *ready, now);
   } else if (const auto* progress = std::get_if<protocol::Progress>(&event.message)) {
     OnProgress(rank, *progress, now);
-  } else if (const auto* phase = std::get_if<protocol::PhaseChanged>(&event.message)) {
-    rank.phase = phase->phase;
   } else if (std::holds_alternative<protocol::Synced>(event.message)) {
     keeps_state_ = true;
   } else if (const auto* broken = std::get_if<protocol::Broken>(&event.message)) {
@@ -411,7 +409,6 @@ protocol::Heartbeat Supervision::CurrentHeartbeat() const {
   for (int i = 0; i < settings_.config.nproc; ++i) {
     const Rank& rank = ranks_[static_cast<std::size_t>(i)];
     beat.ranks.push_back({.rank = first_rank_ + i,
-                          .phase = rank.phase,
                           .step = rank.progress.step,
                           .work_round = OfRound(rank.progress).round,
                           .steps = rank.progress.steps_total,

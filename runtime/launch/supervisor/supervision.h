@@ -201,7 +201,6 @@ class Supervision {
   struct Rank {
     RankState state = RankState::kWarmingUp;
     protocol::Ready ready;
-    std::string phase = "init";
     protocol::Progress progress;
     protocol::Failed failure{.exit_code = 0};  // 0: it reported none
     protocol::StoreUnavailable store_unavailable;

@@ -184,7 +184,7 @@ class Supervisor {
   void Do(const ReportHang& action) {
     metrics_.CountHang(action.local_rank);
     log::Error("rank hangs", {{"local_rank", action.local_rank},
-                              {"phase", action.finding.phase},
+                              {"phase", lockstep::NameOf(action.finding.phase)},
                               {"silent_seconds", action.finding.silent_seconds},
                               {"bound_seconds", action.finding.bound_seconds},
                               {"why", action.finding.why}});

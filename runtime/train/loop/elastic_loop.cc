@@ -178,11 +178,11 @@ class ElasticLoop {
   RoundOutcome RunRound(comm::Listener listener) {
     has_entered_ = false;
     const SteadyTime start = in_.clock.Steady();
-    progress_.Phase("sync");
+    progress_.Phase(protocol::RankPhase::kSync);
     if (const auto entered = EnterRound(std::move(listener), start); !entered.ok())
       return Leave(entered.error());
     has_entered_ = true;
-    progress_.Phase("train");
+    progress_.Phase(protocol::RankPhase::kTrain);
     while (true) {
       const Result<std::optional<RoundEnd>> end = Advance();
       if (!end.ok()) return Leave(end.error());
@@ -231,7 +231,8 @@ class ElasticLoop {
 
   // For waits that are not for a peer. Returns false if the round is over or the rank should stop.
   bool PauseInRound(Milliseconds time) {
-    progress_.Phase(state_.step >= total_steps_ ? "save" : "sync");  // as a sign of life
+    // As a sign of life.
+    progress_.Phase(state_.step >= total_steps_ ? protocol::RankPhase::kSave : protocol::RankPhase::kSync);
     return in_.control.PauseInRound(time);
   }
 
@@ -288,14 +289,14 @@ class ElasticLoop {
                               [&] {
                                 has_waited = true;
                                 progress_.UnderWay(steps);
-                                progress_.Phase("average");
+                                progress_.Phase(protocol::RankPhase::kAverage);
                               }};
     LOCKSTEP_TRY(const StepReport report, stepper_->Run(end, calls, round_.aborted));
     attempting_ = 0;
     broken_rounds_.MadeStep();
     progress_.Communicated(bytes_before_ + round_.communicator->bytes_given());
     progress_.Committed(state_.step, report);
-    if (has_waited) progress_.Phase("train");
+    if (has_waited) progress_.Phase(protocol::RankPhase::kTrain);
     speed_.Committed(report.steps, report.local_count + report.local_corrupt);
     if (!report.applied) {
       log::Warning("step skipped: not finite",
@@ -330,16 +331,16 @@ class ElasticLoop {
 
   Result<void> StartSave() {
     // Copying a large state takes longer than any step.
-    progress_.Phase("snapshot");
+    progress_.Phase(protocol::RankPhase::kSnapshot);
     LOCKSTEP_TRY(saves_.Start(round_.communicator, state_));
-    progress_.Phase("train");
+    progress_.Phase(protocol::RankPhase::kTrain);
     return {};
   }
 
   Result<void> Copy() {
-    progress_.Phase("snapshot");
+    progress_.Phase(protocol::RankPhase::kSnapshot);
     LOCKSTEP_TRY(phases_.Time("checkpoint", [this] { return state_.Copy(*round_.communicator); }));
-    progress_.Phase("train");
+    progress_.Phase(protocol::RankPhase::kTrain);
     return {};
   }
 
@@ -351,17 +352,17 @@ class ElasticLoop {
   }
 
   Result<std::optional<RoundEnd>> RunEvaluation() {
-    progress_.Phase("evaluate");
+    progress_.Phase(protocol::RankPhase::kEvaluate);
     LOCKSTEP_TRY(const Evaluation result, phases_.Time("evaluate", [this] {
       return evaluator_.Run(
           *round_.communicator, speeds_,
           [this] {
-            progress_.GoesOn("evaluate");
+            progress_.GoesOn(protocol::RankPhase::kEvaluate);
             return in_.control.yield_requested() || in_.control.stop_requested();
           },
           round_.aborted);
     }));
-    progress_.Phase("train");
+    progress_.Phase(protocol::RankPhase::kTrain);
     // The evaluation is repeated in the next round. A rank that should stop leaves now if it hands its part
     // over, and otherwise stops outside of a round.
     if (!result.complete) {
@@ -388,7 +389,7 @@ class ElasticLoop {
 
   Result<std::optional<RoundEnd>> Finish() {
     progress_.SendNow();
-    progress_.Phase("save");
+    progress_.Phase(protocol::RankPhase::kSave);
     while (true) {
       const Result<void> saved =
           saves_.SaveTogether(round_.communicator, state_, std::nullopt, kFinalSaveAttempts);

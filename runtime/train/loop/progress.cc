@@ -141,7 +141,7 @@ HistoryRecord ProgressReporter::RecordOf(HistoryKind kind) const {
 
 // Keeps the phase times of the newest commit, because ranks are compared by their phase times per committed
 // step.
-void ProgressReporter::GoesOn(const std::string& phase) {
+void ProgressReporter::GoesOn(protocol::RankPhase phase) {
   const SteadyTime now = clock_.Steady();
   if (now - last_sign_ < kSignInterval) return;
   last_sign_ = now;

@@ -32,9 +32,9 @@ class ProgressReporter {
   // Bytes over all rounds.
   void Communicated(int64_t bytes) { usage_.communication_bytes_total = bytes; }
   void Repeating(int64_t steps) { progress_.repeated_steps_total += steps; }
-  void Phase(const std::string& phase) { link_.Send(protocol::PhaseChanged{phase}); }
+  void Phase(protocol::RankPhase phase) { link_.Send(protocol::PhaseChanged{phase}); }
   // A sign of life in a long phase, sent at most once a second.
-  void GoesOn(const std::string& phase);
+  void GoesOn(protocol::RankPhase phase);
   void SendNow();
   // The history of the steps in which this process participated.
   [[nodiscard]] const std::vector<protocol::HistoryRecord>& history() const { return history_; }

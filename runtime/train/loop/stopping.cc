@@ -29,7 +29,7 @@ void Stopping::Together(const Group& group) {
 }
 
 void Stopping::SaveWhileAllHaveTime(const Group& group) {
-  context_.progress.Phase("save");
+  context_.progress.Phase(protocol::RankPhase::kSave);
   while (true) {
     const Result<void> saved = context_.saves.SaveTogether(group, context_.state, GraceForSave(), 1);
     if (saved.ok()) return;
@@ -41,7 +41,7 @@ void Stopping::SaveWhileAllHaveTime(const Group& group) {
 
 void Stopping::Alone(const LastPlace& place) {
   if (context_.state.step > 0 && context_.saves.on_termination()) {
-    context_.progress.Phase("save");
+    context_.progress.Phase(protocol::RankPhase::kSave);
     SaveAlone(place);
   }
   Drain();  // a periodic save in progress
@@ -115,7 +115,7 @@ std::chrono::milliseconds Stopping::GraceForSave() const {
 }
 
 Result<void> Stopping::SaveBeforeRanksLeave(const Group& group, std::chrono::milliseconds limit) {
-  context_.progress.Phase("save");
+  context_.progress.Phase(protocol::RankPhase::kSave);
   Result<void> saved = context_.saves.SaveTogether(group, context_.state, limit, 1);
   if (saved.ok()) {
     stored_step_ = context_.state.step;
@@ -125,7 +125,7 @@ Result<void> Stopping::SaveBeforeRanksLeave(const Group& group, std::chrono::mil
     if (code == ErrorCode::kAborted || code == ErrorCode::kInternal) return saved;
     log::Warning("state not stored before ranks leave", {{"error", saved.error().message}});
   }
-  context_.progress.Phase("train");
+  context_.progress.Phase(protocol::RankPhase::kTrain);
   return {};
 }
 

@@ -150,7 +150,7 @@ Result<void> Saves::WaitFor(const comm::Communicator* communicator,
     if (communicator == nullptr || reached == progress || now - signed_at < kBetweenSigns) continue;
     progress = reached;
     signed_at = now;
-    context_.link.Send(protocol::PhaseChanged{"save"});
+    context_.link.Send(protocol::PhaseChanged{protocol::RankPhase::kSave});
   }
 }
 

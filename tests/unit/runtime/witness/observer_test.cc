@@ -35,7 +35,7 @@ TEST_F(ObserverTest, ReportsNothingBeforeTheFirstStep) {
 
 TEST_F(ObserverTest, ReportsStepsOfTheRoundOnce) {
   const Messages first = See();
-  EXPECT_EQ(Find<protocol::PhaseChanged>(first)->phase, "train");
+  EXPECT_EQ(Find<protocol::PhaseChanged>(first)->phase, protocol::RankPhase::kTrain);
   ASSERT_NE(Find<protocol::Progress>(first), nullptr);
   EXPECT_EQ(Find<protocol::Progress>(first)->round, 7);
   EXPECT_EQ(Find<protocol::Progress>(first)->step, 1);
@@ -88,10 +88,10 @@ TEST_F(ObserverTest, ReportsSecondsByPhaseWithoutCountingTheBackwardPassAsComput
 TEST_F(ObserverTest, DistinguishesEvaluationsAndSavesFromTraining) {
   (void)See();
   seen_.activity = Activity::kEvaluate;
-  EXPECT_EQ(Find<protocol::PhaseChanged>(See())->phase, "evaluate");
+  EXPECT_EQ(Find<protocol::PhaseChanged>(See())->phase, protocol::RankPhase::kEvaluate);
   EXPECT_TRUE(See().empty());
   seen_.activity = Activity::kSave;
-  EXPECT_EQ(Find<protocol::PhaseChanged>(See())->phase, "snapshot");
+  EXPECT_EQ(Find<protocol::PhaseChanged>(See())->phase, protocol::RankPhase::kSnapshot);
   for (const Activity activity :
        {Activity::kBackward, Activity::kOptimizer, Activity::kStep, Activity::kCollective}) {
     seen_.activity = activity;
@@ -104,9 +104,9 @@ TEST_F(ObserverTest, SaysAgainAndAgainThatItWaitsForDataUnlessItIsStopped) {
   (void)See();
   seen_.activity = Activity::kData;
   EXPECT_TRUE(See().empty()) << "each step reads data";
-  EXPECT_EQ(Find<protocol::PhaseChanged>(See(1s))->phase, "load");
+  EXPECT_EQ(Find<protocol::PhaseChanged>(See(1s))->phase, protocol::RankPhase::kLoad);
   EXPECT_TRUE(See().empty());
-  EXPECT_EQ(Find<protocol::PhaseChanged>(See(1s))->phase, "load");
+  EXPECT_EQ(Find<protocol::PhaseChanged>(See(1s))->phase, protocol::RankPhase::kLoad);
   EXPECT_TRUE(See(5s, true).empty());
   EXPECT_TRUE(See(100ms).empty()) << "it has only just continued";
 }

@@ -36,15 +36,24 @@ TEST(RankControl, RefusesUnknownTypesAndWrongFields) {
   EXPECT_FALSE(DecodeFromRank("ready").ok());
 }
 
+TEST(RankControl, APhaseThatIsNotKnownIsOfAProgram) {
+  const auto phase_of = [](const std::string& word) {
+    return std::get<PhaseChanged>(DecodeFromRank(R"({"type": "phase", "phase": ")" + word + R"("})").value())
+        .phase;
+  };
+  EXPECT_EQ(phase_of("evaluate"), RankPhase::kEvaluate);
+  EXPECT_EQ(phase_of("of a later version"), RankPhase::kProgram) << "which is not judged";
+}
+
 TEST(Rendezvous, NestedListsSurviveTheWire) {
   Heartbeat beat{.round = 9, .world = 3, .nproc = 2};
-  beat.ranks = {{.rank = 1, .phase = "train", .step = 40}, {.rank = 2, .phase = "save"}};
+  beat.ranks = {{.rank = 1, .step = 40}, {.rank = 2}};
   beat.damaged_checkpoints = {{120, "is missing"}, {100, "cut short"}};
   const auto back = MessageFromJson<Heartbeat>(MessageToJson(beat));
   ASSERT_TRUE(back.ok()) << back.error().ToString();
   EXPECT_EQ(back->round, 9);
   ASSERT_EQ(back->ranks.size(), 2U);
-  EXPECT_EQ(back->ranks[0].phase, "train");
+  EXPECT_EQ(back->ranks[0].step, 40);
   EXPECT_EQ(back->damaged_checkpoints, beat.damaged_checkpoints);
 }
 

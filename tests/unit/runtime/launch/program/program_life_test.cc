@@ -45,7 +45,7 @@ TEST_F(ProgramLifeTest, RunsTheCommandInARoundAndSaysSo) {
   const ProgramActions actions = Assign(3);
   ASSERT_NE(Find<StartProgram>(actions), nullptr);
   EXPECT_EQ(Find<StartProgram>(actions)->assignment.round, 3);
-  EXPECT_EQ(FindSaid<protocol::PhaseChanged>(actions)->phase, kProgramPhase);
+  EXPECT_EQ(FindSaid<protocol::PhaseChanged>(actions)->phase, protocol::RankPhase::kProgram);
   EXPECT_EQ(FindSaid<protocol::Progress>(actions)->round, 3);
 }
 
@@ -75,7 +75,7 @@ TEST_F(ProgramLifeTest, OneThatWasAskedToEndIsNoLongerJudged) {
     };
     detector.Assigned(now_);
     tell(life.On(protocol::RankAssignment{.round = 3}, now_), now_);
-    detector.OnMessage(protocol::PhaseChanged{"train"}, now_);
+    detector.OnMessage(protocol::PhaseChanged{protocol::RankPhase::kTrain}, now_);
     for (int step = 1; step <= 10; ++step)
       detector.OnMessage(protocol::Progress{.round = 3, .step = step}, now_ + step * 1s);
     const SteadyTime later = now_ + 22s;
@@ -231,7 +231,8 @@ TEST_F(ProgramThatJoinsTest, GetsTheAssignmentThatItWasStartedWith) {
   EXPECT_EQ(FindSent<protocol::RankAssignment>(actions)->round, 3);
   EXPECT_EQ(FindSent<protocol::RankAssignment>(actions)->rank, 2);
   EXPECT_EQ(FindSaid<protocol::Ready>(actions), nullptr) << "the supervisor has it in a round already";
-  EXPECT_EQ(FindSaid<protocol::PhaseChanged>(actions)->phase, "sync") << "it is judged from now on";
+  EXPECT_EQ(FindSaid<protocol::PhaseChanged>(actions)->phase, protocol::RankPhase::kSync)
+      << "it is judged from now on";
   EXPECT_TRUE(life_.reports_itself());
 }
 
@@ -256,7 +257,7 @@ TEST_F(ProgramThatJoinsTest, ItsMessagesPassThrough) {
   (void)Speak(protocol::Ready{});
   const protocol::FromRank messages[] = {protocol::Progress{.round = 3, .step = 1},
                                          protocol::Usage{},
-                                         protocol::PhaseChanged{"train"},
+                                         protocol::PhaseChanged{protocol::RankPhase::kTrain},
                                          protocol::Broken{.round = 3},
                                          protocol::Synced{},
                                          protocol::Evaluated{},
@@ -317,7 +318,8 @@ TEST_F(ProgramThatJoinsTest, OneThatHasNotJoinedIsStillSignalled) {
 TEST_F(ProgramThatJoinsTest, OneThatClosesItsConnectionInARoundHasToEndSoonAfterIt) {
   JoinIn(3);
   const ProgramActions closed = life_.OnDisconnected(now_);
-  EXPECT_EQ(FindSaid<protocol::PhaseChanged>(closed)->phase, kProgramPhase) << "it reports no more";
+  EXPECT_EQ(FindSaid<protocol::PhaseChanged>(closed)->phase, protocol::RankPhase::kProgram)
+      << "it reports no more";
   EXPECT_EQ(life_.deadline(), std::nullopt);
   EXPECT_NE(Find<AnswerForProgram>(Send(protocol::Ping{})), nullptr);
   EXPECT_TRUE(Send(protocol::RoundOver{3, LeaveMode::kAbort}).empty())
@@ -371,7 +373,7 @@ TEST_F(ProgramThatJoinsTest, OneThatFailsStartsAgainWithoutARound) {
   ASSERT_NE(Find<StartProgram>(actions), nullptr);
   EXPECT_EQ(Find<StartProgram>(actions)->assignment.local_rank, 1) << "the variables of the last round";
   EXPECT_EQ(FindSaid<protocol::Progress>(actions), nullptr) << "no round begins";
-  EXPECT_EQ(FindSaid<protocol::PhaseChanged>(actions)->phase, kProgramPhase);
+  EXPECT_EQ(FindSaid<protocol::PhaseChanged>(actions)->phase, protocol::RankPhase::kProgram);
   EXPECT_TRUE(life_.reports_itself());
   EXPECT_TRUE(Send(protocol::RoundOver{3, LeaveMode::kAbort}).empty()) << "not its round";
   EXPECT_TRUE(Assign(4).empty()) << "the answer to the Ready of the one before";

@@ -9,6 +9,8 @@
 namespace lockstep::launch {
 namespace {
 
+using protocol::RankPhase;
+
 using namespace std::chrono_literals;
 using Kind = HangFinding::Kind;
 
@@ -27,7 +29,7 @@ class HangDetectorTest : public ::testing::Test {
   }
 
   void Say(const protocol::FromRank& message) { detector_.OnMessage(message, now_); }
-  void Phase(const std::string& phase) { Say(protocol::PhaseChanged{phase}); }
+  void Phase(RankPhase phase) { Say(protocol::PhaseChanged{phase}); }
 
   // Lets time pass; the rank answers Pings. Returns the first finding, if there is one.
   HangFinding Pass(std::chrono::milliseconds time, std::optional<protocol::Pong> answer = protocol::Pong{}) {
@@ -46,7 +48,7 @@ class HangDetectorTest : public ::testing::Test {
   // A round with `count` steps of this length, after a first one.
   void Train(int count, std::chrono::milliseconds step) {
     detector_.Assigned(now_);
-    Phase("train");
+    Phase(RankPhase::kTrain);
     Steps(count + 1, step);
   }
   void Steps(int count, std::chrono::milliseconds step) {
@@ -64,7 +66,7 @@ class HangDetectorTest : public ::testing::Test {
 
 TEST_F(HangDetectorTest, AProgramMayBeSilentForever) {
   detector_.Assigned(now_);
-  Phase(std::string(kProgramPhase));
+  Phase(RankPhase::kProgram);
   Say(protocol::Progress{.round = 1});
   now_ += 1000h;
   EXPECT_EQ(detector_.Look(now_).kind, Kind::kNothing);
@@ -95,19 +97,19 @@ TEST_F(HangDetectorTest, AProgramWhoseJobBoundsItsStepsHasThatBound) {
   EXPECT_FALSE(Hangs(19s, answer));
   EXPECT_TRUE(Hangs(3s, answer));
   Train(10, 100ms);
-  Phase("evaluate");
+  Phase(RankPhase::kEvaluate);
   EXPECT_FALSE(Hangs(1780s, answer)) << "it bounds steps only";
 }
 
 TEST_F(HangDetectorTest, StartingUpHasTheLongBound) {
-  for (const char* phase : {"init", "load"}) {
+  for (const RankPhase phase : {RankPhase::kInit, RankPhase::kLoad}) {
     Phase(phase);
-    EXPECT_FALSE(Hangs(1799s)) << phase;
+    EXPECT_FALSE(Hangs(1799s)) << NameOf(phase);
   }
-  Phase("load");
+  Phase(RankPhase::kLoad);
   const HangFinding finding = Pass(1805s);
   EXPECT_EQ(finding.kind, Kind::kHangs);
-  EXPECT_EQ(finding.phase, "load");
+  EXPECT_EQ(finding.phase, RankPhase::kLoad);
   EXPECT_EQ(finding.bound_seconds, 1800);
 }
 
@@ -115,7 +117,7 @@ TEST_F(HangDetectorTest, TheFirstStepOfARoundHasTheLongBoundAgain) {
   Train(10, 100ms);
   detector_.Assigned(now_);
   EXPECT_FALSE(Hangs(600s));
-  Phase("train");
+  Phase(RankPhase::kTrain);
   EXPECT_FALSE(Hangs(600s));
 }
 
@@ -123,22 +125,22 @@ TEST_F(HangDetectorTest, ToWaitForDataIsNoSilenceAndTeachesNothing) {
   Train(20, 3s);
   for (int i = 0; i < 100; ++i) {
     ASSERT_FALSE(Hangs(1s));
-    Phase("load");
+    Phase(RankPhase::kLoad);
   }
   EXPECT_FALSE(Hangs(29s)) << "still the phase train, with its bound";
   const HangFinding finding = Pass(4s);
   EXPECT_EQ(finding.kind, Kind::kHangs);
-  EXPECT_EQ(finding.phase, "train");
+  EXPECT_EQ(finding.phase, RankPhase::kTrain);
   EXPECT_NEAR(finding.bound_seconds, 30, 0.1);
 }
 
 TEST_F(HangDetectorTest, AStepThatWaitedForDataIsLearntAsAWhole) {
   detector_.Assigned(now_);
-  Phase("train");
+  Phase(RankPhase::kTrain);
   Steps(1, 1s);
   for (int i = 0; i < 20; ++i) {
     ASSERT_FALSE(Hangs(3s));
-    Phase("load");
+    Phase(RankPhase::kLoad);
     Steps(1, 100ms);
   }
   EXPECT_NEAR(Pass(100s).bound_seconds, 31, 0.1);
@@ -167,7 +169,7 @@ TEST_F(HangDetectorTest, OneLongStepDoesNotMoveTheBound) {
 
 TEST_F(HangDetectorTest, AMessageThatStandsForManyStepsCountsEach) {
   detector_.Assigned(now_);
-  Phase("train");
+  Phase(RankPhase::kTrain);
   for (int i = 0; i < 20; ++i) {
     ASSERT_FALSE(Hangs(20s));
     Say(protocol::Progress{.round = 1, .step = step_ += 10});
@@ -204,11 +206,11 @@ TEST_F(HangDetectorTest, AGivenBoundIsTaken) {
 
 TEST_F(HangDetectorTest, AnEvaluationIsNotMeasuredByStepsButByThoseBefore) {
   Train(20, 100ms);
-  Phase("evaluate");
+  Phase(RankPhase::kEvaluate);
   EXPECT_FALSE(Hangs(300s)) << "3,000 times a step, and nothing known of evaluations";
-  Phase("train");
+  Phase(RankPhase::kTrain);
   Steps(5, 100ms);
-  Phase("evaluate");
+  Phase(RankPhase::kEvaluate);
   EXPECT_FALSE(Hangs(2999s)) << "ten times the one before";
   EXPECT_TRUE(Hangs(5s));
 }
@@ -216,13 +218,13 @@ TEST_F(HangDetectorTest, AnEvaluationIsNotMeasuredByStepsButByThoseBefore) {
 // On a machine that became slower.
 TEST_F(HangDetectorTest, AnEvaluationThatGoesOnIsNoHang) {
   Train(20, 100ms);
-  Phase("evaluate");
+  Phase(RankPhase::kEvaluate);
   ASSERT_FALSE(Hangs(1s));
-  Phase("train");
-  Phase("evaluate");
+  Phase(RankPhase::kTrain);
+  Phase(RankPhase::kEvaluate);
   for (int batch = 0; batch < 20; ++batch) {
     ASSERT_FALSE(Hangs(9s)) << "less than the bound since the batch before";
-    Phase("evaluate");
+    Phase(RankPhase::kEvaluate);
   }
   EXPECT_TRUE(Hangs(11s)) << "no batch any more";
 }
@@ -230,31 +232,31 @@ TEST_F(HangDetectorTest, AnEvaluationThatGoesOnIsNoHang) {
 TEST_F(HangDetectorTest, AnEvaluationThatGoesOnIsLearnedAsAWhole) {
   Train(20, 100ms);
   for (int half = 0; half < 2; ++half) {
-    Phase("evaluate");
+    Phase(RankPhase::kEvaluate);
     ASSERT_FALSE(Hangs(150s));
   }
-  Phase("train");
-  Phase("evaluate");
+  Phase(RankPhase::kTrain);
+  Phase(RankPhase::kEvaluate);
   EXPECT_FALSE(Hangs(2999s)) << "ten times the one before";
 }
 
 TEST_F(HangDetectorTest, AnEvaluationThatWasCutShortTeachesNothing) {
   Train(20, 100ms);
-  Phase("evaluate");
+  Phase(RankPhase::kEvaluate);
   ASSERT_FALSE(Hangs(1s));
   Say(protocol::Ready{.step = step_});
   Train(5, 100ms);
-  Phase("evaluate");
+  Phase(RankPhase::kEvaluate);
   EXPECT_FALSE(Hangs(1700s));
 }
 
 TEST_F(HangDetectorTest, ACheckpointIsMeasuredByThoseBefore) {
   Train(20, 100ms);
-  Phase("snapshot");
+  Phase(RankPhase::kSnapshot);
   EXPECT_FALSE(Hangs(60s));
-  Phase("train");
+  Phase(RankPhase::kTrain);
   Steps(5, 100ms);
-  Phase("snapshot");
+  Phase(RankPhase::kSnapshot);
   EXPECT_FALSE(Hangs(599s));
   EXPECT_TRUE(Hangs(5s));
 }
@@ -262,10 +264,10 @@ TEST_F(HangDetectorTest, ACheckpointIsMeasuredByThoseBefore) {
 TEST_F(HangDetectorTest, CheckpointsAndEvaluationsDoNotTeachStepTimes) {
   Train(20, 2s);
   for (int i = 0; i < 50; ++i) {
-    for (const char* phase : {"evaluate", "snapshot"}) {
+    for (const RankPhase phase : {RankPhase::kEvaluate, RankPhase::kSnapshot}) {
       Phase(phase);
       ASSERT_FALSE(Hangs(100s));
-      Phase("train");
+      Phase(RankPhase::kTrain);
     }
     Steps(1, 2s);
   }
@@ -275,7 +277,7 @@ TEST_F(HangDetectorTest, CheckpointsAndEvaluationsDoNotTeachStepTimes) {
 // 200 steps of 100 ms, then the time that the rank waits for the others.
 TEST_F(HangDetectorTest, AWindowOfStepsIsMeasuredByItsSteps) {
   detector_.Assigned(now_);
-  Phase("train");
+  Phase(RankPhase::kTrain);
   for (int64_t taken = 1; taken <= 200; ++taken) {
     ASSERT_FALSE(Hangs(100ms));
     Say(protocol::Progress{.round = 1, .steps_under_way = taken});
@@ -285,25 +287,25 @@ TEST_F(HangDetectorTest, AWindowOfStepsIsMeasuredByItsSteps) {
 
 TEST_F(HangDetectorTest, AnAverageIsMeasuredByWindows) {
   detector_.Assigned(now_);
-  Phase("train");
+  Phase(RankPhase::kTrain);
   for (int64_t window = 0; window < 3; ++window) {
     for (int64_t taken = 1; taken <= 200; ++taken) {
       ASSERT_FALSE(Hangs(100ms));
       Say(protocol::Progress{.round = 1, .step = 200 * window, .steps_under_way = taken});
     }
-    Phase("average");
+    Phase(RankPhase::kAverage);
     const protocol::Pong waits{.waits_for_peers = true};
     ASSERT_EQ(Pass(180s, waits).kind, Kind::kNothing) << "a slower rank may take nine times as long";
-    Phase("train");
+    Phase(RankPhase::kTrain);
     Say(protocol::Progress{.round = 1, .step = 200 * (window + 1)});
   }
-  Phase("average");
+  Phase(RankPhase::kAverage);
   EXPECT_NEAR(Pass(10000s).bound_seconds, 2000, 1);
 }
 
 TEST_F(HangDetectorTest, TheLastSaveHasTheLongBound) {
   Train(20, 100ms);
-  Phase("save");
+  Phase(RankPhase::kSave);
   EXPECT_FALSE(Hangs(1799s));
 }
 
@@ -346,7 +348,7 @@ TEST_F(HangDetectorTest, WarnsOnceBeforeARoundIsGivenUp) {
 
 TEST_F(HangDetectorTest, ARankThatIsAskedToLeaveItsRoundMustAnswerInAnyPhase) {
   Train(1, 100ms);
-  Phase("evaluate");
+  Phase(RankPhase::kEvaluate);
   detector_.LeaveRequested(now_);
   EXPECT_EQ(Pass(600s).kind, Kind::kNothing) << "it answers, and has its time for the phase";
   detector_.LeaveRequested(now_);
@@ -360,7 +362,7 @@ TEST_F(HangDetectorTest, ARankThatIsAskedToLeaveItsRoundMustAnswerInAnyPhase) {
 TEST_F(HangDetectorTest, WhoBeginsSomethingElseInsteadOfLeavingHasToAnswerToo) {
   Train(1, 100ms);
   detector_.LeaveRequested(now_);
-  Phase("evaluate");
+  Phase(RankPhase::kEvaluate);
   EXPECT_TRUE(Hangs(12s, std::nullopt));
 }
 
@@ -373,7 +375,7 @@ TEST_F(HangDetectorTest, WhoLeftItsRoundWaitsForTheNextWithoutABound) {
 
 TEST_F(HangDetectorTest, AProgramThatIsAskedToLeaveGetsNoPing) {
   detector_.Assigned(now_);
-  Phase(std::string(kProgramPhase));
+  Phase(RankPhase::kProgram);
   detector_.LeaveRequested(now_);
   EXPECT_EQ(Pass(1h, std::nullopt).kind, Kind::kNothing);
 }
@@ -429,10 +431,10 @@ TEST_F(HangDetectorTest, EndsAWaitForPeersBeforeACollectiveDoes) {
     const auto limit = train::CollectiveLimit(config, 1);
     Use(config);
     // The longest allowed evaluation, and the wait for a rank that hangs in the next one.
-    Phase("evaluate");
+    Phase(RankPhase::kEvaluate);
     ASSERT_FALSE(Hangs(longest - 2 * kTick));
-    Phase("train");
-    Phase("evaluate");
+    Phase(RankPhase::kTrain);
+    Phase(RankPhase::kEvaluate);
     EXPECT_EQ(Pass(limit, protocol::Pong{.waits_for_peers = true}).kind, Kind::kRoundIsStuck)
         << limit.count();
     // The same for a step, whose bound may be configured.

@@ -242,7 +242,7 @@ class RendezvousFuzz : public ::testing::Test {
     beat.first_rank = std::min(member.slot, 2) * nproc;
     beat.nproc = nproc;
     for (int i = 0; i < nproc; ++i) {
-      beat.ranks.push_back({.rank = beat.first_rank + i, .phase = "train", .work_round = beat.round});
+      beat.ranks.push_back({.rank = beat.first_rank + i, .work_round = beat.round});
       beat.ranks.back().steps = chance.Below(50);
       beat.ranks.back().samples = chance.Below(500);
       beat.ranks.back().compute_seconds = chance.Below(20);

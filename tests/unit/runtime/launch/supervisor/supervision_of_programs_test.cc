@@ -243,7 +243,7 @@ TEST_F(ProgramSupervisionTest, FailuresBeforeItJoinsAgainCountTowardsTheLimit) {
 TEST_F(ProgramSupervisionTest, OneThatImportsForLongIsNotJudged) {
   EnterRound(5);
   (void)Fail(1);
-  (void)Say(protocol::PhaseChanged{std::string(kProgramPhase)});
+  (void)Say(protocol::PhaseChanged{protocol::RankPhase::kProgram});
   for (int i = 0; i < 100; ++i) {
     now_ += 100s;
     EXPECT_TRUE(Send(Tick{}).empty()) << i;

@@ -14,7 +14,7 @@ class HangTest : public SupervisionTest {
 
   void TrainAndFallSilent() {
     EnterRound(5);
-    (void)Say(protocol::PhaseChanged{"train"});
+    (void)Say(protocol::PhaseChanged{protocol::RankPhase::kTrain});
     (void)Say(protocol::Progress{.round = 5, .step = 5});
   }
   // Ticks until it does something other than send a Ping.
@@ -79,7 +79,7 @@ TEST_F(HangTest, InALargeRoundOnlyThePodOfRank0AsksNccl) {
     (void)Say(protocol::Ready{});
     (void)Send(JoinAnswered{
         JoinAnswer{.state = JoinState::kAssigned, .round = 5, .world = 1000, .first_rank = first_rank}});
-    (void)Say(protocol::PhaseChanged{"train"});
+    (void)Say(protocol::PhaseChanged{protocol::RankPhase::kTrain});
     (void)Say(protocol::Progress{.round = 5, .step = 5});
     const Actions found = TickFor(9s);
     ASSERT_NE(Find<ReportHang>(found), nullptr);
@@ -172,7 +172,7 @@ TEST_F(HangTest, ARoundInWhichNoRankIsResponsibleIsGivenUpWithoutAKill) {
 // Its phase has no bound yet: an evaluation, the first one.
 TEST_F(HangTest, ARankThatIsStoppedWhenItsRoundEndsIsKilled) {
   TrainAndFallSilent();
-  (void)Say(protocol::PhaseChanged{"evaluate"});
+  (void)Say(protocol::PhaseChanged{protocol::RankPhase::kEvaluate});
   EXPECT_TRUE(TickFor(60s).empty());
   (void)Send(WatchAnswered{5, protocol::WatchAnswer{.over = true, .mode = LeaveMode::kAbort}});
   EXPECT_TRUE(TickFor(9s).empty());
@@ -194,7 +194,7 @@ TEST_F(HangTest, ARankThatHasEndedIsNotAsked) {
   for (int i : {0, 1}) (void)Say(protocol::Ready{}, i);
   (void)Assign(5, 0);
   for (int i : {0, 1}) {
-    (void)Say(protocol::PhaseChanged{"train"}, i);
+    (void)Say(protocol::PhaseChanged{protocol::RankPhase::kTrain}, i);
     (void)Say(protocol::Progress{.round = 5, .step = 5}, i);
   }
   (void)Say(protocol::Finished{.step = 5}, 0);

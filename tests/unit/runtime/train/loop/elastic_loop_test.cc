@@ -206,7 +206,7 @@ TEST_F(ElasticLoopTest, SaysThatAnEvaluationGoesOn) {
   int signs = 0;
   for (auto phase = Await<protocol::PhaseChanged>(rank); phase.has_value();
        phase = Await<protocol::PhaseChanged>(rank)) {
-    signs += phase->phase == "evaluate" ? 1 : 0;
+    signs += phase->phase == protocol::RankPhase::kEvaluate ? 1 : 0;
   }
   EXPECT_EQ(signs, 1 + 10) << "at the beginning, and before each of ten batches";
   EXPECT_EQ(rank.Wait(kPatience), 0);
