@@ -52,7 +52,8 @@ void AddConditions(const api::TrainingJobStatus& before, const api::TrainingJobS
     // Missing replicas have a separate event.
     const bool is_trouble =
         now.type == condition::kDegraded &&
-        (now.reason == api::reason::kStraggler || now.reason == api::reason::kStoreUnavailable);
+        (now.reason == api::reason::kStraggler || now.reason == api::reason::kStoreUnavailable ||
+         now.reason == api::reason::kCheckpointFailed);
     const bool has_event = HasEvent(now.type) || is_trouble || now.reason == api::reason::kShrunk;
     const bool is_covered_by_failed =
         now.type == condition::kStalled && api::IsTrue(after.conditions, condition::kFailed);

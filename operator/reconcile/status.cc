@@ -151,6 +151,11 @@ void SetDegraded(const Observed& observed, Conditions& set) {
                                  train + "; the job continues with these until there is room for more")
                       : set.True(condition::kDegraded, reason::kReplicasMissing, train);
   }
+  if (view.save_failed) {
+    return set.True(condition::kDegraded, reason::kCheckpointFailed,
+                    "no checkpoint of step " + std::to_string(view.save_failed->step) +
+                        " was stored, and none since then: " + view.save_failed->reason);
+  }
   if (!view.stragglers.empty())
     return set.True(condition::kDegraded, reason::kStraggler, DescribeStragglers(view.stragglers));
   set.Clear(condition::kDegraded, reason::kAllReplicasIn);

@@ -13,6 +13,7 @@ constexpr std::size_t kMaxReason = 200;  // of a repair
 
 std::string EncodeLastReport(Heartbeat heartbeat) {
   heartbeat.ranks.clear();
+  heartbeat.save_failed = {};
   heartbeat.store_unavailable = {};
   for (Repair& repair : heartbeat.repairs) {
     repair.reason = Truncate(repair.reason, kMaxReason);

@@ -124,9 +124,11 @@ struct ProfileAgreed {
   friend bool operator==(const ProfileAgreed&, const ProfileAgreed&) = default;
 };
 
+// This rank could not copy or store its part of a checkpoint, so there is none of this step.
 struct SaveFailed {
   int64_t step = 0;
   std::string reason;
+  friend bool operator==(const SaveFailed&, const SaveFailed&) = default;
 };
 
 // The store of checkpoints or of data does not answer. Sent when the outage begins, when another operation

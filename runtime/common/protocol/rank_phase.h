@@ -10,11 +10,11 @@
 namespace lockstep::protocol {
 
 enum class RankPhase {
-  kInit,      // the process starts
-  kLoad,      // waits for data
-  kSync,      // enters a round
-  kTrain,     // steps
-  kAverage,   // waits for the average of a window
+  kInit,     // the process starts
+  kLoad,     // waits for data
+  kSync,     // enters a round
+  kTrain,    // steps
+  kAverage,  // waits for the average of a window
   kEvaluate,
   kSnapshot,  // copies the state for a checkpoint
   kSave,      // stores the last checkpoint

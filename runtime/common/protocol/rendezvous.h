@@ -165,6 +165,7 @@ struct Heartbeat {
   Evaluated evaluation;                                // newest; step 0: none
   ProfileAgreed profile;                               // newest, if the pod has rank 0
   std::vector<CheckpointDamaged> damaged_checkpoints;  // known to the pod (damaged_checkpoints.h)
+  SaveFailed save_failed;                              // newest of the round; empty reason: none
   StoreUnavailable store_unavailable;                  // from the pod's first waiting rank; empty: none waits
   std::vector<Repair> repairs;  // newest last; repeated, because the host may have been unavailable
   bool keeps_state = false;     // the pod's ranks do, from round to round
@@ -350,6 +351,7 @@ void Describe(A& fields, Of<A, Heartbeat>& message) {
   fields.Field("evaluation", message.evaluation);
   fields.Field("profile", message.profile);
   fields.Field("damagedCheckpoints", message.damaged_checkpoints, {.max_items = kKeptDamages});
+  fields.Field("saveFailed", message.save_failed);
   fields.Field("storeAway", message.store_unavailable);
   fields.Field("repairs", message.repairs, {.max_items = kKeptRepairs});
   fields.Field("keepsState", message.keeps_state);

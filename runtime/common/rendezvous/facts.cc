@@ -29,12 +29,22 @@ void TakeSaved(const protocol::Saved& saved, WallTime received, RendezvousView& 
   if (view.saves.size() > kKeptSaves) view.saves.erase(view.saves.begin());
 }
 
+// Returns true if it is the first failure after a success.
+bool TakeSaveFailed(const protocol::SaveFailed& failed, RendezvousView& view) {
+  if (failed.reason.empty() || failed.step <= view.checkpoint.step) return false;
+  const bool is_first = !view.save_failed.has_value();
+  if (is_first || failed.step > view.save_failed->step) view.save_failed = failed;
+  return is_first;
+}
+
 }  // namespace
 
 bool TakeFacts(const protocol::Heartbeat& report, WallTime received, RendezvousView& view) {
   TakeSaved(report.checkpoint, received, view);
   if (report.evaluation.step > view.evaluation.step) view.evaluation = report.evaluation;
-  bool is_news = false;
+  const bool is_stored_again = view.save_failed && view.save_failed->step <= view.checkpoint.step;
+  if (is_stored_again) view.save_failed.reset();
+  bool is_news = TakeSaveFailed(report.save_failed, view) || is_stored_again;
   for (const protocol::Repair& repair : report.repairs)
     is_news = RecordRepair(report.member, repair, view.changes) || is_news;
   for (const protocol::CheckpointDamaged& damaged : report.damaged_checkpoints)

@@ -182,6 +182,7 @@ bool JobEntry::Advance(Moment now, Outbox& outbox) {
   const bool moved = std::exchange(seen_revision_, round_.revision()) != round_.revision();
   if (moved) RecordChanges(now);
   const Rounds rounds = CurrentRounds();
+  if (rounds.running != answered_.running) view_.save_failed.reset();  // a round may begin with an older step
   if (std::exchange(answered_, rounds) != rounds || now.steady >= next_sweep_) {
     AnswerJoins(now.steady, outbox);
     AnswerWatches(now.steady, outbox);

@@ -95,8 +95,9 @@ struct RendezvousView {
   double seconds_since_step = 0;
   protocol::Saved checkpoint;  // newest stored checkpoint
   WallTime checkpoint_time{};
-  std::vector<protocol::Saved> saves;                            // newest 32, newest last
-  protocol::Evaluated evaluation;                                // newest; step 0: none
+  std::optional<protocol::SaveFailed> save_failed;  // after the newest stored checkpoint, in this round
+  std::vector<protocol::Saved> saves;               // newest 32, newest last
+  protocol::Evaluated evaluation;                   // newest; step 0: none
   std::vector<protocol::CheckpointDamaged> damaged_checkpoints;  // newest few, newest first
   std::vector<RoundChange> changes;                              // newest 10, newest last
   std::vector<SlowRank> stragglers;                              // in the order of the ranks

@@ -69,6 +69,7 @@ void Supervision::Handle(const RankMessage& event, SteadyTime now) {
     OnProgress(rank, *progress, now);
   } else if (std::holds_alternative<protocol::Synced>(event.message)) {
     keeps_state_ = true;
+    save_failed_ = {};
   } else if (const auto* broken = std::get_if<protocol::Broken>(&event.message)) {
     OnBroken(event.local_rank, *broken, now);
   } else if (const auto* evaluated = std::get_if<protocol::Evaluated>(&event.message)) {
@@ -77,6 +78,9 @@ void Supervision::Handle(const RankMessage& event, SteadyTime now) {
   } else if (const auto* saved = std::get_if<protocol::Saved>(&event.message)) {
     checkpoint_ = *saved;
     Do(BeatNow{});
+  } else if (const auto* not_saved = std::get_if<protocol::SaveFailed>(&event.message)) {
+    if (not_saved->step > save_failed_.step) Do(BeatNow{});
+    if (not_saved->step >= save_failed_.step) save_failed_ = *not_saved;
   } else if (const auto* agreed = std::get_if<protocol::ProfileAgreed>(&event.message)) {
     profile_ = *agreed;
     Do(BeatNow{});
@@ -399,6 +403,7 @@ protocol::Heartbeat Supervision::CurrentHeartbeat() const {
                            .checkpoint = checkpoint_,
                            .evaluation = evaluation_,
                            .damaged_checkpoints = damaged_checkpoints_,
+                           .save_failed = save_failed_,
                            .repairs = repairs_,
                            .keeps_state = keeps_state_};
   if (best_step_ > 0) beat.seconds_since_step = Seconds(now_ - step_made_).count();

@@ -325,6 +325,7 @@ class Supervision {
   std::optional<protocol::NodeDeparts> departure_;      // as the cloud says
   protocol::ProfileAgreed profile_;
   protocol::Saved checkpoint_;
+  protocol::SaveFailed save_failed_;  // of this round
   protocol::Evaluated evaluation_;
   std::vector<protocol::CheckpointDamaged> damaged_checkpoints_;
   Actions actions_;  // of the event being handled

@@ -125,6 +125,25 @@ TEST(Status, ReportsAnUnavailableStoreInAConditionAndOneEvent) {
   EXPECT_FALSE(api::IsTrue(MakePlan(world.observed()).status.conditions, condition::kDegraded));
 }
 
+TEST(Status, NamesAFailedSaveInAConditionAndOneEvent) {
+  JobWorld world;
+  world.Running(0).Running(1).Round(2, {0, 1}, 5);
+  world.observed().job.status = MakePlan(world.observed()).status;
+  world.observed().rendezvous.save_failed = {.step = 400, .reason = "s3://b/step-400: quota exceeded"};
+  const auto status = MakePlan(world.observed()).status;
+  const api::Condition* degraded = api::FindCondition(status.conditions, condition::kDegraded);
+  ASSERT_NE(degraded, nullptr);
+  EXPECT_EQ(degraded->reason, "CheckpointFailed");
+  EXPECT_EQ(degraded->message,
+            "no checkpoint of step 400 was stored, and none since then: s3://b/step-400: quota exceeded");
+  const auto notes = NotesOfStatus(world.observed(), status);
+  ASSERT_EQ(notes.size(), 1U);
+  EXPECT_EQ(notes[0].reason, "CheckpointFailed");
+  world.observed().job.status = status;
+  world.observed().rendezvous.save_failed.reset();
+  EXPECT_FALSE(api::IsTrue(MakePlan(world.observed()).status.conditions, condition::kDegraded));
+}
+
 TEST(Status, NamesAStragglerInAConditionAndOneEvent) {
   JobWorld world;
   world.Running(0).Running(1).Round(2, {0, 1}, 5);

@@ -30,5 +30,21 @@ TEST(Facts, AreNewsOnce) {
   EXPECT_EQ(view.changes.size(), 1U);
 }
 
+TEST(Facts, AFailedSaveCountsUntilALaterOneIsStored) {
+  RendezvousView view;
+  const auto failed = [](int64_t step) {
+    return protocol::Heartbeat{.save_failed = {.step = step, .reason = "quota exceeded"}};
+  };
+  const protocol::Heartbeat stored{.checkpoint = {.step = 300, .uri = "s3://b/step-300"}};
+  EXPECT_TRUE(TakeFacts(failed(100), kEnd, view));
+  EXPECT_FALSE(TakeFacts(failed(200), kEnd, view)) << "nothing is stored either";
+  EXPECT_EQ(view.save_failed->step, 200);
+  EXPECT_FALSE(TakeFacts(failed(100), kEnd, view));
+  EXPECT_EQ(view.save_failed->step, 200) << "another pod is late";
+  EXPECT_TRUE(TakeFacts(stored, kEnd, view));
+  EXPECT_FALSE(TakeFacts(failed(200), kEnd, view));
+  EXPECT_EQ(view.save_failed, std::nullopt);
+}
+
 }  // namespace
 }  // namespace lockstep::rendezvous

@@ -266,6 +266,21 @@ TEST_F(JobEntryTest, ReportsThePodThatHasWaitedLongestForTheStore) {
   EXPECT_EQ(entry_.View().store_outage, std::nullopt);
 }
 
+TEST_F(JobEntryTest, AFailedSaveCountsInItsRound) {
+  const auto beat = [&](int64_t step) {
+    entry_.Heartbeat(
+        {.member = MemberOf(0), .round = 1, .save_failed = {.step = step, .reason = "quota exceeded"}},
+        [](auto) {}, now_, outbox_);
+    return Advance();
+  };
+  EXPECT_TRUE(beat(40)) << "worth a reconcile";
+  EXPECT_FALSE(beat(50)) << "nothing is stored either";
+  EXPECT_EQ(entry_.View().save_failed->step, 50);
+  RankDies(1);
+  Join(0, 30);
+  EXPECT_EQ(entry_.View().save_failed, std::nullopt) << "the next round may begin with an older step";
+}
+
 // The survivors return to the beginning of the window.
 TEST_F(JobEntryTest, CountsWhatAWindowHadTakenWhenItBroke) {
   (void)Beat({.round = 1, .step = 60, .steps_under_way = 10});

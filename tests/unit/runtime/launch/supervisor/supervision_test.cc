@@ -537,6 +537,15 @@ TEST_F(SupervisionTest, TellsAtOnceThatAStoreIsAwayAndThatItIsBack) {
   EXPECT_EQ(supervision_.CurrentHeartbeat().store_unavailable.waiting, "") << "who waited is gone";
 }
 
+TEST_F(SupervisionTest, AFailedSaveIsReportedAtOnceUntilTheNextRound) {
+  EnterRound(3);
+  EXPECT_NE(Find<BeatNow>(Say(protocol::SaveFailed{40, "quota exceeded"})), nullptr);
+  EXPECT_EQ(Find<BeatNow>(Say(protocol::SaveFailed{40, "quota exceeded"})), nullptr) << "the same save";
+  EXPECT_EQ(supervision_.CurrentHeartbeat().save_failed, (protocol::SaveFailed{40, "quota exceeded"}));
+  (void)Say(protocol::Synced{.round = 4});
+  EXPECT_EQ(supervision_.CurrentHeartbeat().save_failed, protocol::SaveFailed{});
+}
+
 TEST_F(SupervisionTest, AHeartbeatReportsHowLongEachRankComputed) {
   EnterRound(5);
   (void)Say(protocol::Progress{.round = 5,
