@@ -37,7 +37,16 @@ void ProgressLines::Show(const rendezvous::RendezvousView& view, SteadyTime now)
         view.checkpoint.step < 0 ? "" : " of step " + std::to_string(view.checkpoint.step);
     Say("checkpoint" + step + ": " + view.checkpoint.uri);
   }
+  ShowTroubleWithStores(view);
   if (view.progress.step > 0) ShowStep(view.progress, now);
+}
+
+void ProgressLines::ShowTroubleWithStores(const rendezvous::RendezvousView& view) {
+  const rendezvous::StoreOutage outage = view.store_outage.value_or(rendezvous::StoreOutage{});
+  if (std::exchange(shown_outage_, outage.waiting) != outage.waiting && !outage.waiting.empty())
+    Say(outage.waiting + " waits for a store that does not answer: " + outage.reason);
+  if (std::exchange(shown_save_failed_, view.save_failed) != view.save_failed && view.save_failed)
+    Say("no checkpoint of step " + std::to_string(view.save_failed->step) + ": " + view.save_failed->reason);
 }
 
 void ProgressLines::ShowRounds(const rendezvous::RendezvousView& view) {

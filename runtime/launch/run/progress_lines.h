@@ -2,6 +2,7 @@
 // Prints what `lockstep run` shows while a job runs: a line for each change, and the progress, on a terminal
 // as a bar per epoch, else as a line at intervals. One thread.
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,7 @@ class ProgressLines {
 
  private:
   void ShowRounds(const rendezvous::RendezvousView& view);
+  void ShowTroubleWithStores(const rendezvous::RendezvousView& view);
   void ShowStep(const protocol::Progress& progress, SteadyTime now);
   void SayStep(const protocol::Progress& progress, SteadyTime now);
   void DrawBar(const protocol::Progress& progress, SteadyTime now);
@@ -32,6 +34,8 @@ class ProgressLines {
   std::vector<rendezvous::SlowRank> shown_stragglers_;
   int64_t shown_evaluation_ = 0;
   WallTime shown_checkpoint_{};
+  std::string shown_outage_;  // what waits
+  std::optional<protocol::SaveFailed> shown_save_failed_;
   int64_t shown_step_ = 0;
   SteadyTime last_line_{};
   const bool is_terminal_;

@@ -8,7 +8,7 @@ from build_folder import BIN
 from cases import expect
 
 LOCKSTEP = BIN / "lockstep"
-JOBS = ROOT / "tests" / "unit" / "runtime" / "convert" / "pytorchjobs"
+JOBS = ROOT / "tests" / "unit" / "runtime" / "tools" / "convert" / "pytorchjobs"
 SECONDS = 120
 
 

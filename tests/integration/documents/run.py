@@ -23,7 +23,7 @@ JOB = {
     },
 }
 VARIABLES = (ROOT / "docs/reference/environment.md").read_text()
-PYTORCHJOB = ROOT / "tests" / "unit" / "runtime" / "convert" / "pytorchjobs" / "mnist.yaml"
+PYTORCHJOB = ROOT / "tests" / "unit" / "runtime" / "tools" / "convert" / "pytorchjobs" / "mnist.yaml"
 
 
 def shell(line, folder, where=""):

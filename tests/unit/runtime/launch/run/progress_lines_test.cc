@@ -32,5 +32,21 @@ TEST(ProgressLinesTest, TheLastStepIsShownOnce) {
   EXPECT_EQ(::testing::internal::GetCapturedStdout(), "step 60/60  epoch 0\n");
 }
 
+TEST(ProgressLinesTest, TroubleWithAStoreIsShownOnce) {
+  ProgressLines lines;
+  rendezvous::RendezvousView view;
+  ::testing::internal::CaptureStdout();
+  view.store_outage = {.waiting = "the next checkpoint", .reason = "refused"};
+  view.save_failed = {.step = 60, .reason = "quota exceeded"};
+  for (int i = 0; i < 2; ++i) lines.Show(view, SteadyTime{1h});
+  view.store_outage.reset();
+  view.save_failed = {.step = 80, .reason = "quota exceeded"};
+  for (int i = 0; i < 2; ++i) lines.Show(view, SteadyTime{1h});
+  EXPECT_EQ(::testing::internal::GetCapturedStdout(),
+            "the next checkpoint waits for a store that does not answer: refused\n"
+            "no checkpoint of step 60: quota exceeded\n"
+            "no checkpoint of step 80: quota exceeded\n");
+}
+
 }  // namespace
 }  // namespace lockstep::launch
