@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -297,6 +298,7 @@ def test_full_disk(folder):
             hog = disk / "of-somebody-else"
             for room in (SHARD * 3 // 2, SHARD // 2):
                 trial.until_it_fails(times=4, meanwhile=lambda room=room: fill(hog, disk, room))
+                trial.run.until("lockstep run says so", lambda: re.search(r"no checkpoint of step \d+: .*No space left", trial.run.output()))
                 hog.unlink()
                 trial.until_it_saves()
             judge(trial, place)
