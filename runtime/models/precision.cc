@@ -20,6 +20,12 @@ Autocast::~Autocast() {
   at::autocast::set_autocast_enabled(device_, false);
 }
 
+api::Precision PrecisionOf(c10::DeviceType device) {
+  if (!at::autocast::is_autocast_enabled(device)) return api::Precision::kFp32;
+  return at::autocast::get_autocast_dtype(device) == at::kHalf ? api::Precision::kFp16
+                                                               : api::Precision::kBf16;
+}
+
 void AllowTf32(bool allowed) {
   at::globalContext().setAllowTF32CuBLAS(allowed);
   at::globalContext().setAllowTF32CuDNN(allowed);

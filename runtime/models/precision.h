@@ -23,6 +23,9 @@ class Autocast {
   const c10::DeviceType device_;
 };
 
+// The format that applies to the calling thread.
+[[nodiscard]] api::Precision PrecisionOf(c10::DeviceType device);
+
 // Sets for the whole process whether GPUs may use TF32 in float32 matrix products and convolutions.
 void AllowTf32(bool allowed);
 

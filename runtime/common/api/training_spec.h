@@ -220,6 +220,7 @@ struct TrainingSpec {
   Precision precision = Precision::kFp32;
   bool tf32 = false;        // GPUs may round the inputs of float32 products to 10 bits of mantissa
   bool cuda_graph = false;  // record the passes of a step once and replay them; no effect on CPUs
+  bool gradient_checkpointing = false;  // compute each layer again in the backward pass, to save memory
   Determinism determinism = Determinism::kNone;
   Balance balance = Balance::kEqual;
   Strategy strategy = Strategy::kDdp;

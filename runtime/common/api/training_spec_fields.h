@@ -187,6 +187,7 @@ void Describe(A& fields, Of<A, TrainingSpec>& spec) {
   fields.Field("precision", spec.precision);
   fields.Field("tf32", spec.tf32);
   fields.Field("cudaGraph", spec.cuda_graph);
+  fields.Field("gradientCheckpointing", spec.gradient_checkpointing);
   fields.Field("determinism", spec.determinism);
   fields.Field("balance", spec.balance);
   fields.Field("strategy", spec.strategy);

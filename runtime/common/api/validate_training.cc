@@ -160,6 +160,21 @@ void CheckOneProcess(const TrainingSpec& training, const std::string& path, Viol
     Add(violations, path + ".sync.compression", "must be absent" + where + "nothing is sent over a network");
 }
 
+void CheckGradientCheckpointing(const TrainingSpec& training, const std::string& path,
+                                Violations& violations) {
+  if (!training.gradient_checkpointing) return;
+  const std::string field = path + ".gradientCheckpointing";
+  if (training.model.name == ModelName::kTorchscript) {
+    Add(violations, field,
+        "must be false where model.name is torchscript: a module does not say what its layers are");
+  }
+  if (training.cuda_graph) {
+    Add(violations, field,
+        "must be false where cudaGraph is true: the host sets the random numbers of a layer that is computed "
+        "again");
+  }
+}
+
 // A recorded graph has fixed shapes and cannot contain decisions of the host.
 void CheckCudaGraph(const TrainingSpec& training, const std::string& path, Violations& violations) {
   if (!training.cuda_graph) return;
@@ -211,6 +226,7 @@ Violations ValidateTraining(const TrainingSpec& training, const std::string& pat
   CheckStages(training, path, violations);
   CheckOneProcess(training, path, violations);
   CheckCudaGraph(training, path, violations);
+  CheckGradientCheckpointing(training, path, violations);
   return violations;
 }
 

@@ -1,6 +1,7 @@
 #include "runtime/train/state/training_state.h"
 
 #include "runtime/comm/torch_error.h"
+#include "runtime/models/gradient_checkpointing.h"
 
 namespace lockstep::train {
 namespace {
@@ -40,7 +41,9 @@ Result<std::shared_ptr<Model>> TrainingState::FreshModel() const {
   LOCKSTEP_TRY(std::shared_ptr<Model> fresh, models::MakeModel(spec_.model, input, spec_.seed));
   LOCKSTEP_TRY(
       comm::CatchTorch(ErrorCode::kInvalidArgument, "spec.training.model", [&] { LayOutInOrder(*fresh); }));
-  return fresh;
+  if (!spec_.gradient_checkpointing) return fresh;
+  return comm::CatchTorch(ErrorCode::kInvalidArgument, "spec.training.model",
+                          [&] { return models::WithGradientCheckpointing(std::move(fresh)); });
 }
 
 Result<std::shared_ptr<Model>> TrainingState::FreshModelAgain() const {

@@ -148,6 +148,10 @@ CREATE_CASES = [
       for training in [BASE["spec"]["training"]] for field, value, where in [
           ("strategy", "localsgd", "cudaGraph"), ("determinism", "World", "determinism"), ("balance", "Speed", "balance"),
           ("data", {"format": "csv", "path": "/d", "csv": {"labelColumn": "y"}, "onCorruptRecord": "Skip"}, "data.onCorruptRecord")]],
+    *[(f"gradientCheckpointing and {field}", TRAINING, {**training, field: value}, {**training, field: value, "gradientCheckpointing": True},
+       "spec.training.gradientCheckpointing")
+      for training in [BASE["spec"]["training"]] for field, value in [
+          ("cudaGraph", True), ("model", {"name": "torchscript", "torchscript": {"path": "/m.pt"}})]],
     ("compression keeps no bits", TRAINING, {**BASE["spec"]["training"], "determinism": "World"},
      {**BASE["spec"]["training"], "determinism": "World", "sync": {"compression": "bf16"}}, "spec.training.sync.compression"),
     ("everySteps belongs to localsgd", TRAINING, {**BASE["spec"]["training"], "strategy": "localsgd", "sync": {"everySteps": 8}},
