@@ -25,6 +25,7 @@ enum class DataFormat { kIdx, kCsv, kNpy, kImageFolder, kTokens, kSynthetic, kPl
 enum class SamplerName { kUniform, kWeighted };
 enum class OnCorruptRecord { kFail, kSkip };
 enum class OptimizerName { kSgd, kAdam, kAdamw };
+enum class WeightDecayOn { kAll, kMatrices };
 enum class ScheduleName { kConstant, kStep, kCosine, kPolynomial };
 enum class Precision { kFp32, kBf16, kFp16 };
 enum class Determinism { kNone, kWorld };
@@ -136,16 +137,27 @@ inline constexpr const char* kDataVariablePrefix = "LOCKSTEP_DATA_";
 // "bucket/folder" of a remote path.
 [[nodiscard]] std::string RemotePath(const DataSpec& spec);
 
+// What is different for the parameters whose names match one of the patterns, in which * stands for any
+// characters, ? for one and [ab] for one of these.
+struct ParameterGroupSpec {
+  std::vector<std::string> match;
+  std::optional<double> weight_decay;  // absent: as for parameters in no group
+  double learning_rate_scale = 1.0;    // times the learning rate of the step
+  bool frozen = false;                 // not trained
+};
+
 struct OptimizerSpec {
   OptimizerName name = OptimizerName::kAdamw;
   double learning_rate = 0.001;
-  double momentum = 0.0;      // sgd
-  bool nesterov = false;      // sgd
-  double weight_decay = 0.0;  // sgd, adam: added to the gradient; adamw: decoupled
+  double momentum = 0.0;                                // sgd
+  bool nesterov = false;                                // sgd
+  double weight_decay = 0.0;                            // sgd, adam: added to the gradient; adamw: decoupled
+  WeightDecayOn weight_decay_on = WeightDecayOn::kAll;  // Matrices: parameters of two or more dimensions
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
-  std::optional<double> clip_norm;  // bound of the global gradient norm; absent: no clipping
+  std::optional<double> clip_norm;         // bound of the global gradient norm; absent: no clipping
+  std::vector<ParameterGroupSpec> groups;  // the first that matches a parameter applies
 };
 
 // The learning rate at a step: linear warm-up from 0 over warmup_steps, then
@@ -263,6 +275,9 @@ struct TrainingSpec {
 }
 [[nodiscard]] constexpr auto WordsOf(OptimizerName) {
   return std::to_array<std::string_view>({"sgd", "adam", "adamw"});
+}
+[[nodiscard]] constexpr auto WordsOf(WeightDecayOn) {
+  return std::to_array<std::string_view>({"All", "Matrices"});
 }
 [[nodiscard]] constexpr auto WordsOf(ScheduleName) {
   return std::to_array<std::string_view>({"constant", "step", "cosine", "polynomial"});

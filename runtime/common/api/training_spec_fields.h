@@ -112,16 +112,26 @@ void Describe(A& fields, Of<A, DataSpec>& spec) {
 }
 
 template <typename A>
+void Describe(A& fields, Of<A, ParameterGroupSpec>& spec) {
+  fields.Required("match", spec.match, {.min_items = 1, .max_items = 64, .max_length = 253});
+  fields.Field("weightDecay", spec.weight_decay, {.min = 0, .max = 1000});
+  fields.Field("learningRateScale", spec.learning_rate_scale, {.above = 0, .max = 1000});
+  fields.Field("frozen", spec.frozen);
+}
+
+template <typename A>
 void Describe(A& fields, Of<A, OptimizerSpec>& spec) {
   fields.Field("name", spec.name);
   fields.Field("learningRate", spec.learning_rate, {.above = 0, .max = 1000});
   fields.Field("momentum", spec.momentum, {.min = 0, .max = 0.9999});
   fields.Field("nesterov", spec.nesterov);
   fields.Field("weightDecay", spec.weight_decay, {.min = 0, .max = 1000});
+  fields.Field("weightDecayOn", spec.weight_decay_on);
   fields.Field("beta1", spec.beta1, {.min = 0, .max = 0.999999});
   fields.Field("beta2", spec.beta2, {.min = 0, .max = 0.999999});
   fields.Field("epsilon", spec.epsilon, {.above = 0, .max = 1});
   fields.Field("clipNorm", spec.clip_norm, {.above = 0, .max = 1e6});
+  fields.Field("groups", spec.groups, {.max_items = 32});
 }
 
 template <typename A>

@@ -76,6 +76,13 @@ void CheckOptimizer(const OptimizerSpec& optimizer, const std::string& path, Vio
   if (optimizer.name != OptimizerName::kSgd && (optimizer.momentum > 0 || optimizer.nesterov)) {
     Add(violations, path + ".momentum", "applies only where name is sgd");
   }
+  for (std::size_t i = 0; i < optimizer.groups.size(); ++i) {
+    const ParameterGroupSpec& group = optimizer.groups[i];
+    if (group.frozen && (group.weight_decay || group.learning_rate_scale != 1)) {
+      Add(violations, path + ".groups[" + std::to_string(i) + "].frozen",
+          "must be false where weightDecay or learningRateScale is set: frozen parameters are not trained");
+    }
+  }
 }
 
 void CheckSchedule(const TrainingSpec& training, const std::string& path, Violations& violations) {

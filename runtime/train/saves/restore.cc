@@ -53,6 +53,12 @@ std::string SlotOf(const std::string& tensor) {
   return {};
 }
 
+// "hidden.weight" of "optimizer.exp_avg.hidden.weight"; empty if the tensor belongs to no optimizer.
+std::string ParameterOf(const std::string& tensor) {
+  const std::string slot = SlotOf(tensor);
+  return slot.empty() || slot == tensor ? std::string() : tensor.substr(slot.size() + 1);
+}
+
 bool IsStored(const Manifest& manifest, const std::string& name) {
   return std::any_of(manifest.shards.begin(), manifest.shards.end(), [&](const auto& shard) {
     return std::any_of(shard.tensors.begin(), shard.tensors.end(),
@@ -150,25 +156,48 @@ class Restoring {
     const bool only_weights = checkpointer_.TakesOnlyWeightsOf(manifest);
     const std::set<std::string> weights = state_.WeightNames();
     std::map<std::string, const TensorPlace*> stored;
+    std::set<std::string> slots;
     for (const auto& shard : manifest.shards) {
-      for (const TensorPlace& place : shard.tensors) stored[place.name] = &place;
+      for (const TensorPlace& place : shard.tensors) {
+        stored[place.name] = &place;
+        slots.insert(SlotOf(place.name));
+      }
     }
     for (const NamedTensor& target : state_.Tensors()) {
       const auto found = stored.find(target.name);
       const bool is_weight = weights.contains(target.name);
       if (only_weights && !is_weight) continue;
       if (found == stored.end() && target.name == kLossScaleName) continue;
-      if (found == stored.end()) return DoesNotFit(manifest, target.name, "is not in it", is_weight);
+      if (found == stored.end())
+        return DoesNotFit(manifest, target.name, WhyMissing(target.name, slots), is_weight);
       const TensorPlace& place = *found->second;
       if (target.tensor.sizes() != place.shape || checkpoint::DtypeOf(target.tensor) != place.dtype)
         return DoesNotFit(manifest, target.name, "has another shape or type", is_weight);
       stored.erase(found);
     }
     stored.erase(kLossScaleName);  // this precision has no loss scale
+    // A parameter that was trained until then and is frozen now needs no optimizer state.
+    const std::set<std::string> frozen = FrozenNames();
+    std::erase_if(stored, [&](const auto& entry) { return frozen.contains(ParameterOf(entry.first)); });
     if (only_weights) std::erase_if(stored, [](const auto& entry) { return !SlotOf(entry.first).empty(); });
     if (stored.empty()) return {};
     const std::string& name = stored.begin()->first;
     return DoesNotFit(manifest, name, "is stored, but not part of this training", SlotOf(name).empty());
+  }
+
+  std::set<std::string> FrozenNames() const {
+    std::set<std::string> names;
+    for (const NamedTensor& parameter : state_.parameters) {
+      if (!parameter.tensor.requires_grad()) names.insert(parameter.name);
+    }
+    return names;
+  }
+
+  static std::string WhyMissing(const std::string& tensor, const std::set<std::string>& stored_slots) {
+    const std::string parameter = ParameterOf(tensor);
+    if (parameter.empty() || !stored_slots.contains(SlotOf(tensor))) return "is not in it";
+    return "is not in it, because " + parameter +
+           " was frozen when it was stored (spec.training.optimizer.groups)";
   }
 
   Error DoesNotFit(const Manifest& manifest, const std::string& tensor, const std::string& problem,

@@ -2,6 +2,7 @@
 
 #include "runtime/comm/torch_error.h"
 #include "runtime/models/gradient_checkpointing.h"
+#include "runtime/train/step/parameter_groups.h"
 
 namespace lockstep::train {
 namespace {
@@ -41,6 +42,7 @@ Result<std::shared_ptr<Model>> TrainingState::FreshModel() const {
   LOCKSTEP_TRY(std::shared_ptr<Model> fresh, models::MakeModel(spec_.model, input, spec_.seed));
   LOCKSTEP_TRY(
       comm::CatchTorch(ErrorCode::kInvalidArgument, "spec.training.model", [&] { LayOutInOrder(*fresh); }));
+  LOCKSTEP_TRY(Freeze(spec_.optimizer, *fresh));
   if (!spec_.gradient_checkpointing) return fresh;
   return comm::CatchTorch(ErrorCode::kInvalidArgument, "spec.training.model",
                           [&] { return models::WithGradientCheckpointing(std::move(fresh)); });

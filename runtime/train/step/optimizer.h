@@ -1,5 +1,6 @@
 #pragma once
-// SGD (momentum, Nesterov), Adam and AdamW over ATen's fused kernels. Updates must be element-wise, because
+// SGD (momentum, Nesterov), Adam and AdamW over ATen's fused kernels, one call for all parameters with equal
+// settings (parameter_groups.h). Updates must be element-wise, because
 // ShardedOptimizer steps arbitrary slices of the flattened parameters. The state is a fixed list of named
 // tensors from the beginning, so it can be broadcast and stored as it is; the step number is an argument, not
 // state. One thread. LibTorch's exceptions pass through: the step catches them.
@@ -12,6 +13,7 @@
 
 #include "runtime/checkpoint/shard_codec.h"
 #include "runtime/common/api/training_spec.h"
+#include "runtime/train/step/parameter_groups.h"
 
 namespace lockstep::train {
 
@@ -36,9 +38,14 @@ class Optimizer {
 };
 
 // `parameters` are the trained ones; each must have a gradient whenever Step is called. `state` has the
-// tensors to use, in the order of state(); if it is empty, they are allocated.
+// tensors to use, in the order of state(); if it is empty, they are allocated. `settings` has one entry per
+// parameter; if it is empty, they follow from its name and shape. Slices need those of the whole parameter.
 [[nodiscard]] std::unique_ptr<Optimizer> MakeOptimizer(const api::OptimizerSpec& spec,
                                                        const std::vector<NamedTensor>& parameters,
-                                                       std::vector<at::Tensor> state = {});
+                                                       std::vector<at::Tensor> state = {},
+                                                       std::vector<ParameterSettings> settings = {});
+// One entry per parameter, each of which must be whole.
+[[nodiscard]] std::vector<ParameterSettings> SettingsOf(const api::OptimizerSpec& spec,
+                                                        const std::vector<NamedTensor>& parameters);
 
 }  // namespace lockstep::train

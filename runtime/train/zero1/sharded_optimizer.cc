@@ -48,7 +48,10 @@ Result<std::unique_ptr<ShardedOptimizer>> ShardedOptimizer::Make(const api::Opti
 
 ShardedOptimizer::ShardedOptimizer(const api::OptimizerSpec& spec, std::vector<NamedTensor> parameters,
                                    Copies copies)
-    : spec_(spec), parameters_(std::move(parameters)), copies_(copies) {
+    : spec_(spec),
+      parameters_(std::move(parameters)),
+      settings_(SettingsOf(spec, parameters_)),
+      copies_(copies) {
   for (const NamedTensor& parameter : parameters_) {
     begins_.push_back(total_);
     sizes_.push_back(parameter.tensor.numel());
@@ -108,7 +111,9 @@ ShardedOptimizer::Shard ShardedOptimizer::MakeShard(const Version& version, cons
       begin += view.numel();
     }
   }
-  shard.optimizer = MakeOptimizer(spec_, named, std::move(state));
+  std::vector<ParameterSettings> settings;
+  for (const auto& [parameter, piece] : PiecesOf(range)) settings.push_back(settings_[parameter]);
+  shard.optimizer = MakeOptimizer(spec_, named, std::move(state), std::move(settings));
   return shard;
 }
 

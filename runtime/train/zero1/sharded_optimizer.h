@@ -148,6 +148,7 @@ class ShardedOptimizer {
 
   const api::OptimizerSpec spec_;
   const std::vector<NamedTensor> parameters_;
+  const std::vector<ParameterSettings> settings_;  // of the parameters
   const Copies copies_;
   std::vector<int64_t> sizes_;   // of the parameters
   std::vector<int64_t> begins_;  // of the parameters, in all elements

@@ -148,6 +148,8 @@ CREATE_CASES = [
       for training in [BASE["spec"]["training"]] for field, value, where in [
           ("strategy", "localsgd", "cudaGraph"), ("determinism", "World", "determinism"), ("balance", "Speed", "balance"),
           ("data", {"format": "csv", "path": "/d", "csv": {"labelColumn": "y"}, "onCorruptRecord": "Skip"}, "data.onCorruptRecord")]],
+    ("a frozen group trains nothing", TRAINING + ("optimizer",), {"groups": [{"match": ["fc1.*"], "frozen": True}, {"match": ["*"], "weightDecay": 0}]},
+     {"groups": [{"match": ["fc1.*"], "frozen": True, "weightDecay": 0}]}, "spec.training.optimizer.groups[0].frozen"),
     *[(f"gradientCheckpointing and {field}", TRAINING, {**training, field: value}, {**training, field: value, "gradientCheckpointing": True},
        "spec.training.gradientCheckpointing")
       for training in [BASE["spec"]["training"]] for field, value in [

@@ -182,6 +182,10 @@ INSTANTIATE_TEST_SUITE_P(
              R"({"model": {"name": "mlp"}, "data": {"format": "synthetic"}, "globalBatchSize": 8, "steps": 8,
                  "cudaGraph": true, "gradientCheckpointing": true})",
              "spec.training.gradientCheckpointing: must be false where cudaGraph is true"},
+        Case{
+            "FrozenGroupThatIsTrained", "/spec/training/optimizer",
+            R"({"groups": [{"match": ["fc1.*"]}, {"match": ["fc2.*"], "frozen": true, "learningRateScale": 2}]})",
+            "spec.training.optimizer.groups[1].frozen: must be false where weightDecay or learningRateScale"},
         Case{"SameBitsOfDevices", "/spec", OneProcess(R"({"training": {"determinism": "World"}})"),
              "spec.training.determinism: must be None where strategy is dataparallel"},
         Case{"SharesBySpeedOfDevices", "/spec", OneProcess(R"({"training": {"balance": "Speed"}})"),

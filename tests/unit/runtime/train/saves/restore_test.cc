@@ -37,8 +37,9 @@ api::TrainingSpec Training(api::Strategy strategy, int64_t hidden = 900) {
 }
 
 // Different numbers in every element of every tensor.
-std::unique_ptr<TrainingState> Marked(double step) {
-  auto state = std::move(MakeTrainingState(Training(api::Strategy::kDdp), kInput)).value();
+std::unique_ptr<TrainingState> Marked(double step,
+                                      const api::TrainingSpec& spec = Training(api::Strategy::kDdp)) {
+  auto state = std::move(MakeTrainingState(spec, kInput)).value();
   const at::NoGradGuard no_grad;
   double first = step;
   for (const NamedTensor& named : state->Tensors()) {
@@ -92,8 +93,8 @@ class RestoreTest : public ::testing::Test {
                                                     Json::object(), std::move(store))};
   }
   // Saves as three ranks do.
-  void Save(int64_t step) {
-    const auto state = Marked(static_cast<double>(step));
+  void Save(int64_t step, const api::TrainingSpec& spec = Training(api::Strategy::kDdp)) {
+    const auto state = Marked(static_cast<double>(step), spec);
     const auto exchange = std::make_shared<checkpoint::MemoryExchange>();
     std::vector<Place> writers;
     for (int rank = 0; rank < 3; ++rank) {
@@ -288,6 +289,55 @@ TEST_F(RestoreTest, NamesWhatDoesNotFitOnEveryRank) {
     REQUIRE(restored.error().message.find("spec.checkpoint.resume: file://" + folder_) != std::string::npos);
     REQUIRE(restored.error().message.find("has another shape or type") != std::string::npos);
     REQUIRE(place.store->bytes_read == 0);
+    return 0;
+  });
+  ExpectAllSucceed(ranks);
+}
+
+api::TrainingSpec WithAFrozenLayer(api::Strategy strategy) {
+  api::TrainingSpec spec = Training(strategy);
+  spec.optimizer.groups = {{.match = {"fc1.*"}, .frozen = true}};
+  return spec;
+}
+
+TEST_F(RestoreTest, ReadsACheckpointWithStateOfParametersThatAreFrozenNow) {
+  for (const auto strategy : {api::Strategy::kDdp, api::Strategy::kZero1, api::Strategy::kPipeline}) {
+    SCOPED_TRACE(api::NameOf(strategy));
+    RoundConnector connector;
+    auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
+      at::set_num_threads(1);
+      if (rank == 0) Save(120);
+      auto communicator = connector.Enter(1, rank, 2);
+      REQUIRE(communicator.ok());
+      Place place = Open();
+      const auto state = std::move(MakeTrainingState(WithAFrozenLayer(strategy), kInput)).value();
+      const auto source = state->Sync(**communicator, [&](TrainingState& restored) {
+        return RestoreTogether(**communicator, *place.checkpointer, restored);
+      });
+      REQUIRE(source.ok() && *source == StateSource::kCheckpoint);
+      REQUIRE(HoldsWhatWasStored(**communicator, *state, 120));
+      return 0;
+    });
+    ExpectAllSucceed(ranks);
+  }
+}
+
+TEST_F(RestoreTest, SaysThatAParameterWasFrozenWhenItIsTrainedNow) {
+  RoundConnector connector;
+  auto ranks = StartRanks(1, [&](int, LineChannel&) {
+    at::set_num_threads(1);
+    Save(120, WithAFrozenLayer(api::Strategy::kDdp));
+    auto communicator = connector.Enter(1, 0, 1);
+    REQUIRE(communicator.ok());
+    Place place = Open();
+    const auto state = std::move(MakeTrainingState(Training(api::Strategy::kDdp), kInput)).value();
+    const auto restored = RestoreTogether(**communicator, *place.checkpointer, *state);
+    REQUIRE(!restored.ok() && restored.error().code == ErrorCode::kInvalidArgument);
+    const auto says = [&](const std::string& text) {
+      return restored.error().message.find(text) != std::string::npos;
+    };
+    REQUIRE(says("optimizer.exp_avg.fc1.weight is not in it, because fc1.weight was frozen"));
+    REQUIRE(says("spec.checkpoint.restore: Weights"));
     return 0;
   });
   ExpectAllSucceed(ranks);

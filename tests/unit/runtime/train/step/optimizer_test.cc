@@ -86,6 +86,54 @@ TEST(Optimizer, AgreesWithLibTorch) {
             1e-6);
 }
 
+// PyTorch's optimizers over a parameter group for the weight, and another one for the bias.
+template <typename Reference, typename Options>
+double DifferenceToGroups(const OptimizerSpec& spec, const Options& of_weight, const Options& of_bias) {
+  std::vector<NamedTensor> ours = Parameters();
+  std::vector<NamedTensor> theirs = Parameters();
+  const auto optimizer = MakeOptimizer(spec, ours);
+  Reference reference(
+      std::vector<torch::optim::OptimizerParamGroup>{
+          {{theirs[0].tensor}, std::make_unique<Options>(of_weight)},
+          {{theirs[1].tensor}, std::make_unique<Options>(of_bias)}},
+      of_weight);
+  const std::vector<double> scales = {of_weight.get_lr(), of_bias.get_lr()};
+  for (int step = 0; step < 20; ++step) {
+    const double rate = 0.01 / (1 + step);
+    SetGradients(ours, step);
+    SetGradients(theirs, step);
+    for (std::size_t i = 0; i < 2; ++i) reference.param_groups()[i].options().set_lr(rate * scales[i]);
+    optimizer->Step(step, rate);
+    reference.step();
+  }
+  double worst = 0;
+  for (std::size_t i = 0; i < ours.size(); ++i) {
+    const at::Tensor expected = theirs[i].tensor.detach();
+    worst = std::max(
+        worst, (ours[i].tensor.detach() - expected).norm().item<double>() / expected.norm().item<double>());
+  }
+  return worst;
+}
+
+TEST(Optimizer, AgreesWithTheParameterGroupsOfLibTorch) {
+  const OptimizerSpec adamw{.name = OptimizerName::kAdamw,
+                            .weight_decay = 0.5,
+                            .weight_decay_on = api::WeightDecayOn::kMatrices,
+                            .groups = {{.match = {"fc1.w*"}, .learning_rate_scale = 3}}};
+  using torch::optim::AdamWOptions;
+  EXPECT_LE(DifferenceToGroups<torch::optim::AdamW>(adamw, AdamWOptions(3).weight_decay(0.5),
+                                                    AdamWOptions(1).weight_decay(0)),
+            1e-6);
+  const OptimizerSpec sgd{.name = OptimizerName::kSgd,
+                          .momentum = 0.9,
+                          .weight_decay = 0.5,
+                          .groups = {{.match = {"*.bias"}, .weight_decay = 0.1, .learning_rate_scale = 0.2}}};
+  using torch::optim::SGDOptions;
+  EXPECT_LE(DifferenceToGroups<torch::optim::SGD>(sgd, SGDOptions(1).momentum(0.9).weight_decay(0.5),
+                                                  SGDOptions(0.2).momentum(0.9).weight_decay(0.1)),
+            1e-6);
+}
+
 TEST(Optimizer, HasItsWholeStateFromTheStart) {
   const std::vector<NamedTensor> parameters = Parameters();
   const auto adamw = MakeOptimizer({.name = OptimizerName::kAdamw}, parameters);

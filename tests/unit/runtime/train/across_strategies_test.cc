@@ -1,8 +1,10 @@
-// training.gradientCheckpointing with each strategy: the same steps, bit for bit.
+// Options of the model and of the optimizer that no strategy has code for, with each strategy.
 
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstdlib>
+#include <map>
 #include <sstream>
 
 #include "tests/support/forked_ranks.h"
@@ -87,6 +89,75 @@ TEST(GradientCheckpointingOfStrategies, IsUsedByTheModelOfEachState) {
     Trainer trainer(spec);
     const at::Tensor output = trainer.state().model->Layers().front().forward(at::ones({1, 1, 8, 8}));
     EXPECT_NE(output.grad_fn()->name().find("Recomputed"), std::string::npos) << output.grad_fn()->name();
+  }
+}
+
+// Everything that a group can set. A layer of each stage is frozen in part.
+api::TrainingSpec GroupedTraining(api::Strategy strategy) {
+  api::TrainingSpec spec = Training(strategy);
+  spec.model.name = api::ModelName::kMlp;  // pipelines would draw other numbers for the dropout of the cnn
+  spec.model.mlp.hidden_sizes = {16, 16, 16};
+  spec.optimizer.weight_decay = 10;  // times the rate of 0.001 in each step
+  spec.optimizer.weight_decay_on = api::WeightDecayOn::kMatrices;
+  spec.optimizer.groups = {{.match = {"fc1.bias", "fc4.bias"}, .frozen = true},
+                           {.match = {"fc2.*"}, .weight_decay = 1, .learning_rate_scale = 3}};
+  return spec;
+}
+
+std::vector<double> NumbersOf(const std::string& result) {
+  std::vector<double> numbers;
+  std::istringstream text(result);
+  for (std::string word; text >> word;) numbers.push_back(std::strtod(word.c_str(), nullptr));
+  return numbers;
+}
+
+TEST(ParameterGroupsOfStrategies, TrainTheSameWithEach) {
+  const std::vector<std::string> of_ddp = ResultsOf(GroupedTraining(api::Strategy::kDdp), 2, 1);
+  ASSERT_NE(of_ddp.front(), "nothing");
+  EXPECT_EQ(ResultsOf(GroupedTraining(api::Strategy::kZero1), 2, 1), of_ddp) << "the same bits";
+  api::TrainingSpec without = GroupedTraining(api::Strategy::kDdp);
+  without.optimizer.groups.clear();
+  EXPECT_NE(ResultsOf(without, 2, 1), of_ddp);
+  const std::vector<double> expected = NumbersOf(of_ddp.front());
+  const std::array<Case, 3> cases = {
+      {{api::Strategy::kPipeline}, {api::Strategy::kHybrid, 4}, {api::Strategy::kDataparallel, 1, 2}}};
+  for (const Case& of : cases) {
+    SCOPED_TRACE(api::NameOf(of.strategy));
+    const auto results = ResultsOf(GroupedTraining(of.strategy), of.world, of.devices);
+    ASSERT_NE(results.front(), "nothing");
+    const std::vector<double> found = NumbersOf(results.front());
+    for (const std::size_t i : {0, 1}) EXPECT_NEAR(found[i], expected[i], 1e-5 * expected[i]);
+  }
+}
+
+TEST(ParameterGroupsOfStrategies, FrozenParametersHaveNoOptimizerStateAndDoNotChange) {
+  for (const api::Strategy strategy :
+       {api::Strategy::kDdp, api::Strategy::kZero1, api::Strategy::kPipeline, api::Strategy::kLocalsgd}) {
+    SCOPED_TRACE(api::NameOf(strategy));
+    RoundConnector connector;
+    auto ranks = StartRanks(1, [&](int, LineChannel&) {
+      at::set_num_threads(1);
+      Trainer trainer(GroupedTraining(strategy));
+      auto communicator = connector.Enter(1, 0, 1);
+      REQUIRE(communicator.ok());
+      REQUIRE(trainer.Sync(**communicator).ok());
+      std::map<std::string, at::Tensor> before;
+      for (const NamedTensor& named : trainer.state().parameters)
+        before[named.name] = named.tensor.detach().clone();
+      REQUIRE(trainer.RunRound(*communicator, Trainer::kTotalSteps).ok());
+      for (const NamedTensor& named : trainer.state().parameters) {
+        const bool is_frozen = named.name == "fc1.bias" || named.name == "fc4.bias";
+        REQUIRE(named.tensor.equal(before.at(named.name)) == is_frozen);
+      }
+      int moments_of_fc1 = 0;
+      for (const NamedTensor& named : trainer.state().Tensors()) {
+        REQUIRE(!(named.name.starts_with("optimizer.") && named.name.ends_with("fc1.bias")));
+        moments_of_fc1 += named.name.starts_with("optimizer.") && named.name.ends_with("fc1.weight") ? 1 : 0;
+      }
+      REQUIRE(moments_of_fc1 == 2);
+      return 0;
+    });
+    ExpectAllSucceed(ranks);
   }
 }
 
