@@ -6,6 +6,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 

@@ -1,9 +1,9 @@
 #pragma once
 // SGD (momentum, Nesterov), Adam and AdamW over ATen's fused kernels, one call for all parameters with equal
-// settings (parameter_groups.h). Updates must be element-wise, because
-// ShardedOptimizer steps arbitrary slices of the flattened parameters. The state is a fixed list of named
-// tensors from the beginning, so it can be broadcast and stored as it is; the step number is an argument, not
-// state. One thread. LibTorch's exceptions pass through: the step catches them.
+// settings (parameter_groups.h). Updates must be element-wise, because ShardedOptimizer steps arbitrary
+// slices of the flattened parameters. The state is a fixed list of named tensors from the beginning, so it
+// can be broadcast and stored as it is; the step number is an argument, not state. One thread. LibTorch's
+// exceptions pass through: the step catches them.
 
 #include <ATen/core/Tensor.h>
 
