@@ -80,7 +80,9 @@ MAY_INCLUDE = {
     "runtime/train/replicated": common("base", "api") | runtime("comm", "data", "models", "parallel", "train/step", "train/state"),
     "runtime/train/local_sgd": common("base", "api", "protocol")
                                | runtime("comm", "data", "parallel", "train/step", "train/replicated"),
-    "runtime/train/zero1": common("base") | runtime("comm", "checkpoint", "train/step", "train/state", "train/replicated"),
+    "runtime/train/shards": common("base") | runtime("comm", "checkpoint", "train/state"),
+    "runtime/train/zero1": common("base", "api")
+                           | runtime("comm", "checkpoint", "train/step", "train/state", "train/shards", "train/replicated"),
     "runtime/train/pipeline": common("base", "api") | runtime("comm", "models", "parallel", "train/step", "train/state"),
     "runtime/train": runtime("train/state", "train/replicated", "train/local_sgd", "train/zero1", "train/pipeline"),
     # These know no strategy.

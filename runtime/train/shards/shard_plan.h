@@ -1,6 +1,6 @@
 #pragma once
-// Which rank holds which part of the optimizer state, as index ranges; ShardedOptimizer uses it for its
-// decisions. Element indices run over all trained parameters, one parameter after another. Pure.
+// Which rank holds which part of a divided state, as index ranges; HeldShards uses it for its decisions.
+// Element indices run over all trained parameters, one parameter after another. Pure.
 
 #include <cstddef>
 #include <cstdint>
@@ -48,7 +48,7 @@ struct Holding {
 
 // What the other ranks know about a rank.
 struct Holder {
-  Version version;  // of its parameters
+  Version version;  // from which it would continue
   std::vector<Holding> held;
 };
 
@@ -60,11 +60,16 @@ struct Holder {
 [[nodiscard]] std::vector<std::vector<Range>> WantedBy(const std::vector<Holder>& holders,
                                                        const Version& version,
                                                        std::vector<std::vector<Range>> assigned);
+// All elements of the divided state.
+struct Elements {
+  int64_t total = 0;
+  bool begin_at_zero = true;  // before the first step nothing needs to be held, because all are zero
+};
 // The elements of a version that no rank holds.
 [[nodiscard]] std::vector<Range> MissingOf(const std::vector<Holder>& holders, const Version& version,
-                                           int64_t total);
-// The newest version from which training can continue: a rank has its parameters, and [0, total) is held
-// completely. Before the first step nothing needs to be held, because the state is all zero.
-[[nodiscard]] std::optional<Version> NewestWhole(const std::vector<Holder>& holders, int64_t total);
+                                           const Elements& all);
+// The newest version from which training can continue: it is the version of a rank, and all elements are
+// held.
+[[nodiscard]] std::optional<Version> NewestWhole(const std::vector<Holder>& holders, const Elements& all);
 
 }  // namespace lockstep::train

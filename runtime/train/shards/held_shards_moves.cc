@@ -1,4 +1,4 @@
-// How the parts of a ShardedOptimizer move between the ranks: what each holds, and exchanging it.
+// How HeldShards move between the ranks: what each holds, and exchanging it.
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 #include "runtime/comm/torch_error.h"
 #include "runtime/common/base/log.h"
 #include "runtime/common/base/strings.h"
-#include "runtime/train/zero1/sharded_optimizer.h"
+#include "runtime/train/shards/held_shards.h"
 
 namespace lockstep::train {
 namespace {
@@ -31,65 +31,67 @@ Holder DecodeHolder(const std::vector<int64_t>& row) {
 
 }  // namespace
 
-Result<std::optional<Version>> ShardedOptimizer::Agree(Communicator& communicator) {
+Result<std::optional<Version>> HeldShards::Agree(Communicator& communicator) {
   round_ = communicator.place().round;
   LOCKSTEP_TRY(const std::vector<Holder> holders, ExchangeStates(communicator));
-  const std::optional<Version> whole = NewestWhole(holders, total());
+  const std::optional<Version> whole = NewestWhole(holders, all());
   LogWhatIsLost(holders, whole);
   return whole;
 }
 
-void ShardedOptimizer::LogWhatIsLost(const std::vector<Holder>& holders,
-                                     const std::optional<Version>& whole) const {
+void HeldShards::LogWhatIsLost(const std::vector<Holder>& holders,
+                               const std::optional<Version>& whole) const {
   Version newest;
   for (const Holder& holder : holders) newest = std::max(newest, holder.version);
   if (newest.step < 0 || newest == whole) return;
   if (whole.has_value()) {
-    return log::Info("the newest optimizer state is incomplete: continuing from the step before it",
+    return log::Info("the newest " + what_ + " is incomplete: continuing from the step before it",
                      {{"newest_step", newest.step}, {"step", whole->step}});
   }
   std::vector<std::string> ranks;  // of the previous round
-  const Ranges missing = MissingOf(holders, newest, total());
+  const Ranges missing = MissingOf(holders, newest, all());
   for (std::size_t rank = 0; rank < parts_.size(); ++rank) {
-    if (!Common({parts_[rank]}, missing).empty()) ranks.push_back(std::to_string(rank));
+    if (!Common(parts_[rank], missing).empty()) ranks.push_back(std::to_string(rank));
   }
-  log::Error("optimizer state lost with the ranks that held it: restoring the newest checkpoint",
+  log::Error(what_ + " lost with the ranks that held it: restoring the newest checkpoint",
              {{"step", newest.step},
               {"lost_with_ranks", ranks.empty() ? "of an earlier round" : Join(ranks, ", ")},
               {"lost_elements", SizeOf(missing)},
               {"of_elements", total()}});
 }
 
-Result<void> ShardedOptimizer::Redistribute(Communicator& communicator, const Version& version) {
+Result<void> HeldShards::Redistribute(Communicator& communicator, const Version& version) {
   version_ = version;
   const std::vector<Ranges> assigned = AssignRanges(std::vector<bool>(IndexOf(communicator.world()), true));
   LOCKSTEP_TRY(MoveRanges(communicator, assigned));
-  parts_ = CutEvenly(sizes_, communicator.world());
-  log::Info("optimizer state received", {{"step", version.step}, {"bytes", held_bytes()}});
+  parts_ = Cut(communicator.world());
+  log::Info(what_ + " received", {{"step", version.step}, {"bytes", held_bytes()}});
   return {};
 }
 
-Result<void> ShardedOptimizer::HandOver(Communicator& communicator, const std::vector<bool>& stays) {
+Result<void> HeldShards::HandOver(Communicator& communicator, const std::vector<bool>& stays) {
   return MoveRanges(communicator, AssignRanges(stays));
 }
 
-std::vector<ShardedOptimizer::Ranges> ShardedOptimizer::AssignRanges(const std::vector<bool>& stays) const {
+std::vector<HeldShards::Ranges> HeldShards::AssignRanges(const std::vector<bool>& stays) const {
   const int holders = static_cast<int>(std::count(stays.begin(), stays.end(), true));
-  const Ranges parts = CutEvenly(sizes_, holders);
+  const std::vector<Ranges> parts = Cut(holders);
   std::vector<Ranges> assigned;
   int place = 0;
   for (const bool is_holder : stays) {
     Ranges& of_rank = assigned.emplace_back();
     if (!is_holder) continue;
-    for (const int part : PartsHeldBy(place++, holders, copies_.copies, copies_.ranks_in_pod))
-      of_rank.push_back(parts.at(IndexOf(part)));
+    for (const int part : PartsHeldBy(place++, holders, copies_.copies, copies_.ranks_in_pod)) {
+      const Ranges& ranges = parts.at(IndexOf(part));
+      of_rank.insert(of_rank.end(), ranges.begin(), ranges.end());
+    }
   }
   return assigned;
 }
 
-Result<void> ShardedOptimizer::MoveRanges(Communicator& communicator, const std::vector<Ranges>& assigned) {
+Result<void> HeldShards::MoveRanges(Communicator& communicator, const std::vector<Ranges>& assigned) {
   LOCKSTEP_TRY(const std::vector<Holder> holders, ExchangeStates(communicator));
-  // All ranks have this version's parameters now, so none can continue from another one.
+  // All ranks continue from this version now, so none can continue from another one.
   KeepOnly(version_);
   LOCKSTEP_TRY(std::vector<Shard> received, Receive(communicator, holders, assigned));
   const auto old = static_cast<std::ptrdiff_t>(shards_.size());
@@ -101,11 +103,11 @@ Result<void> ShardedOptimizer::MoveRanges(Communicator& communicator, const std:
   return {};
 }
 
-Result<std::vector<ShardedOptimizer::Shard>> ShardedOptimizer::Receive(
-    Communicator& communicator, const std::vector<Holder>& holders,
-    const std::vector<Ranges>& assigned) const {
+Result<std::vector<HeldShards::Shard>> HeldShards::Receive(Communicator& communicator,
+                                                           const std::vector<Holder>& holders,
+                                                           const std::vector<Ranges>& assigned) const {
   const at::NoGradGuard no_grad;
-  LOCKSTEP_CHECK(MissingOf(holders, version_, total()).empty(), "the version is incomplete");
+  LOCKSTEP_CHECK(MissingOf(holders, version_, all()).empty(), "the version is incomplete");
   const std::vector<Ranges> given = GivenBy(holders, version_, total());
   const std::vector<Ranges> wanted = WantedBy(holders, version_, assigned);
   const std::size_t me = IndexOf(communicator.rank());
@@ -115,8 +117,7 @@ Result<std::vector<ShardedOptimizer::Shard>> ShardedOptimizer::Receive(
     received.push_back(std::move(of_slot));
   }
   std::vector<Shard> shards;
-  LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "optimizer state", [&] {
-    const auto options = parameters_.front().tensor.options().requires_grad(false);
+  LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, what_, [&] {
     std::size_t next = 0;  // of those received
     for (const Range& range : assigned[me]) {
       const auto held = std::find_if(shards_.begin(), shards_.end(), [&](const Shard& shard) {
@@ -126,32 +127,31 @@ Result<std::vector<ShardedOptimizer::Shard>> ShardedOptimizer::Receive(
       slots.reserve(slot_count_);
       for (std::size_t slot = 0; slot < slot_count_; ++slot) {
         // A restored part is in host memory.
-        slots.push_back(held == shards_.end() ? received[slot][next] : held->slots[slot].to(options));
+        slots.push_back(held == shards_.end() ? received[slot][next] : held->slots[slot].to(options_));
       }
       if (held == shards_.end()) ++next;
-      shards.push_back(MakeShard(version_, range, std::move(slots)));
+      shards.push_back({version_, range, std::move(slots)});
     }
   }));
   return shards;
 }
 
-Result<std::vector<at::Tensor>> ShardedOptimizer::Exchange(Communicator& communicator,
-                                                           const Move& move) const {
+Result<std::vector<at::Tensor>> HeldShards::Exchange(Communicator& communicator, const Move& move) const {
   std::vector<at::Tensor> mine;
   // Reused for all chunks: Gloo's threads release the tensors of a chunk late, so the next one would take
   // other memory.
   Chunk chunk;
-  LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "optimizer state", [&] {
-    const auto options = parameters_.front().tensor.options().requires_grad(false);
+  LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, what_, [&] {
     for (const Range& range : move.wanted[IndexOf(communicator.rank())])
-      mine.push_back(at::zeros({range.size()}, options));
-    chunk = {at::empty({0}, options), at::empty({0}, options)};
+      mine.push_back(at::zeros({range.size()}, options_));
+    chunk = {at::empty({0}, options_), at::empty({0}, options_)};
   }));
   const auto is_nothing = [](const Ranges& ranges) { return SizeOf(ranges) == 0; };
   if (std::all_of(move.wanted.begin(), move.wanted.end(), is_nothing)) return mine;
   int64_t most = 0;  // elements that any rank sends
   for (const Ranges& given : move.given) most = std::max(most, SizeOf(given));
-  const int64_t size = kExchangeChunkBytes / parameters_.front().tensor.element_size() / communicator.world();
+  const int64_t size =
+      kExchangeChunkBytes / static_cast<int64_t>(options_.dtype().itemsize()) / communicator.world();
   for (int64_t begin = 0; begin < most; begin += size) {
     std::vector<Ranges> given;
     given.reserve(move.given.size());
@@ -161,14 +161,14 @@ Result<std::vector<at::Tensor>> ShardedOptimizer::Exchange(Communicator& communi
   return mine;
 }
 
-Result<void> ShardedOptimizer::ExchangeChunk(Communicator& communicator, const Move& move, Chunk& chunk,
-                                             const std::vector<at::Tensor>& mine) const {
+Result<void> HeldShards::ExchangeChunk(Communicator& communicator, const Move& move, Chunk& chunk,
+                                       const std::vector<at::Tensor>& mine) const {
   const std::size_t me = IndexOf(communicator.rank());
   const Ranges& wanted = move.wanted[me];
   std::vector<int64_t> sent_rows;
   std::vector<int64_t> rows;
   Ranges incoming;
-  LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "packing the optimizer state", [&] {
+  LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "packing the " + what_, [&] {
     std::vector<at::Tensor> outgoing;
     for (std::size_t rank = 0; rank < move.wanted.size(); ++rank) {
       const Ranges to = Common(move.given[me], move.wanted[rank]);
@@ -184,7 +184,7 @@ Result<void> ShardedOptimizer::ExchangeChunk(Communicator& communicator, const M
     chunk.received.resize_({SizeOf(incoming)});
   }));
   LOCKSTEP_TRY(communicator.AllToAll(chunk.received, rows, chunk.sent, sent_rows));
-  return CatchTorch(ErrorCode::kInternal, "unpacking the optimizer state", [&] {
+  return CatchTorch(ErrorCode::kInternal, "unpacking the " + what_, [&] {
     int64_t read = 0;
     for (const Range& piece : incoming) {
       for (std::size_t i = 0; i < wanted.size(); ++i) {
@@ -198,7 +198,7 @@ Result<void> ShardedOptimizer::ExchangeChunk(Communicator& communicator, const M
   });
 }
 
-at::Tensor ShardedOptimizer::SliceOf(std::size_t slot, const Version& version, const Range& range) const {
+at::Tensor HeldShards::SliceOf(std::size_t slot, const Version& version, const Range& range) const {
   const auto holds = [&](const Shard& shard) {
     return shard.version == version && shard.range.begin <= range.begin && range.end <= shard.range.end;
   };
@@ -207,13 +207,13 @@ at::Tensor ShardedOptimizer::SliceOf(std::size_t slot, const Version& version, c
   return shard->slots[slot].narrow(0, range.begin - shard->range.begin, range.size());
 }
 
-Holder ShardedOptimizer::Myself() const {
+Holder HeldShards::Myself() const {
   Holder holder{.version = version_, .held = {}};
   for (const Shard& shard : shards_) holder.held.push_back({shard.version, shard.range});
   return holder;
 }
 
-Result<std::vector<Holder>> ShardedOptimizer::ExchangeStates(Communicator& communicator) const {
+Result<std::vector<Holder>> HeldShards::ExchangeStates(Communicator& communicator) const {
   const Holder myself = Myself();
   const std::vector<int64_t> count = {static_cast<int64_t>(myself.held.size())};
   LOCKSTEP_TRY(const auto counts, communicator.AllGather(count));

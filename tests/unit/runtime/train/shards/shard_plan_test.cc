@@ -1,4 +1,4 @@
-#include "runtime/train/zero1/shard_plan.h"
+#include "runtime/train/shards/shard_plan.h"
 
 #include <gtest/gtest.h>
 
@@ -99,35 +99,38 @@ TEST(NewestWhole, IsTheNewestOfWhichNothingIsMissing) {
   const Holding first{kNew, {0, 10}};
   const Holding middle{kNew, {10, 20}};
   const Holding last{kNew, {20, 30}};
-  EXPECT_EQ(NewestWhole({{kNew, {first}}, {kNew, {middle}}, {kNew, {last}}}, kTotal), kNew);
+  EXPECT_EQ(NewestWhole({{kNew, {first}}, {kNew, {middle}}, {kNew, {last}}}, {kTotal}), kNew);
   // This rank has not received the others' parts of the parameters, but sent its own.
-  EXPECT_EQ(NewestWhole({{kNew, {first}}, {kOld, {middle}}, {kOld, {last}}}, kTotal), kNew);
-  EXPECT_EQ(NewestWhole({{kNew, {first}}, {{}, {}}, {kNew, {last}}}, kTotal), std::nullopt);
-  EXPECT_EQ(MissingOf({{kNew, {first}}, {kNew, {last}}}, kNew, kTotal), (Ranges{{10, 20}}));
+  EXPECT_EQ(NewestWhole({{kNew, {first}}, {kOld, {middle}}, {kOld, {last}}}, {kTotal}), kNew);
+  EXPECT_EQ(NewestWhole({{kNew, {first}}, {{}, {}}, {kNew, {last}}}, {kTotal}), std::nullopt);
+  EXPECT_EQ(MissingOf({{kNew, {first}}, {kNew, {last}}}, kNew, {kTotal}), (Ranges{{10, 20}}));
   // Moments are useless without their parameters.
-  EXPECT_EQ(NewestWhole({{kOld, {first, middle, last}}}, kTotal), std::nullopt);
+  EXPECT_EQ(NewestWhole({{kOld, {first, middle, last}}}, {kTotal}), std::nullopt);
 }
 
 TEST(NewestWhole, IsAnOlderOneWhereTheNewestIsNotWhole) {
   const Holding ahead{kNew, {0, 15}};
   const Holding first{kOld, {0, 15}};
   const Holding last{kOld, {15, 30}};
-  EXPECT_EQ(NewestWhole({{kOld, {ahead, first}}, {kOld, {last}}}, kTotal), kOld);
-  EXPECT_EQ(NewestWhole({{kNew, {ahead, first}}, {kOld, {last}}}, kTotal), kOld);
+  EXPECT_EQ(NewestWhole({{kOld, {ahead, first}}, {kOld, {last}}}, {kTotal}), kOld);
+  EXPECT_EQ(NewestWhole({{kNew, {ahead, first}}, {kOld, {last}}}, {kTotal}), kOld);
 }
 
 TEST(NewestWhole, TakesAStepThatWasMadeAgainForAnother) {
   constexpr Version kAgain{.step = 8, .round = 4};
-  EXPECT_EQ(NewestWhole({{kNew, {{kNew, {0, 15}}}}, {kAgain, {{kAgain, {15, 30}}}}}, kTotal), std::nullopt);
+  EXPECT_EQ(NewestWhole({{kNew, {{kNew, {0, 15}}}}, {kAgain, {{kAgain, {15, 30}}}}}, {kTotal}), std::nullopt);
 }
 
 TEST(NewestWhole, NeedsNothingBeforeTheFirstStepOrWithoutState) {
   constexpr Version kFirst{.step = 0, .round = 5};
-  EXPECT_EQ(NewestWhole({{{}, {}}, {kFirst, {}}}, kTotal), kFirst);
-  EXPECT_EQ(NewestWhole({{{}, {}}, {{}, {}}}, kTotal), std::nullopt);
-  EXPECT_EQ(NewestWhole({{kOld, {}}, {kNew, {}}}, 0), kNew);
+  EXPECT_EQ(NewestWhole({{{}, {}}, {kFirst, {}}}, {kTotal}), kFirst);
+  EXPECT_EQ(NewestWhole({{{}, {}}, {{}, {}}}, {kTotal}), std::nullopt);
+  EXPECT_EQ(NewestWhole({{kOld, {}}, {kNew, {}}}, {0}), kNew);
   // Not if a rank had more steps: then there are checkpoints.
-  EXPECT_EQ(NewestWhole({{kFirst, {}}, {kNew, {{kNew, {0, 15}}}}}, kTotal), std::nullopt);
+  EXPECT_EQ(NewestWhole({{kFirst, {}}, {kNew, {{kNew, {0, 15}}}}}, {kTotal}), std::nullopt);
+  // Elements that are not zero then have to be held.
+  EXPECT_EQ(NewestWhole({{kFirst, {}}}, {kTotal, false}), std::nullopt);
+  EXPECT_EQ(NewestWhole({{kFirst, {{kFirst, {0, kTotal}}}}}, {kTotal, false}), kFirst);
 }
 
 TEST(GivenBy, TakesEachElementOnceWhicheverRankHoldsIt) {

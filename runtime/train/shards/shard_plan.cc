@@ -1,4 +1,4 @@
-#include "runtime/train/zero1/shard_plan.h"
+#include "runtime/train/shards/shard_plan.h"
 
 #include <algorithm>
 #include <numeric>
@@ -104,9 +104,10 @@ std::vector<std::vector<Range>> WantedBy(const std::vector<Holder>& holders, con
   return assigned;
 }
 
-std::vector<Range> MissingOf(const std::vector<Holder>& holders, const Version& version, int64_t total) {
-  if (total == 0 || version.step == 0) return {};
-  std::vector<Range> open = {{0, total}};
+std::vector<Range> MissingOf(const std::vector<Holder>& holders, const Version& version,
+                             const Elements& all) {
+  if (all.total == 0 || (all.begin_at_zero && version.step == 0)) return {};
+  std::vector<Range> open = {{0, all.total}};
   for (const Holder& holder : holders) {
     for (const Holding& holding : holder.held) {
       if (holding.version == version) open = Without(open, holding.range);
@@ -115,13 +116,13 @@ std::vector<Range> MissingOf(const std::vector<Holder>& holders, const Version& 
   return open;
 }
 
-std::optional<Version> NewestWhole(const std::vector<Holder>& holders, int64_t total) {
+std::optional<Version> NewestWhole(const std::vector<Holder>& holders, const Elements& all) {
   std::optional<Version> newest;
   for (const Holder& holder : holders) {
     if (holder.version.step < 0 || (newest.has_value() && holder.version <= *newest)) continue;
-    if (MissingOf(holders, holder.version, total).empty()) newest = holder.version;
+    if (MissingOf(holders, holder.version, all).empty()) newest = holder.version;
   }
-  // Step 0 is always complete, but a rank that had more steps has a checkpoint to return to.
+  // Step 0 may be complete without any holder, but a rank that had more steps has a checkpoint to return to.
   const auto is_further = [](const Holder& holder) { return holder.version.step > 0; };
   if (newest.has_value() && newest->step == 0 && std::any_of(holders.begin(), holders.end(), is_further))
     return std::nullopt;
