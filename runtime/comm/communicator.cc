@@ -273,37 +273,61 @@ c10::intrusive_ptr<c10::ivalue::Future> Communicator::FutureOf(c10d::Work& colle
   return group_->open.FutureOf(collective);
 }
 
-struct Communicator::PendingSum::State {
-  Communicator& communicator;  // must outlive the sum
-  at::Tensor tensor;
-  c10::intrusive_ptr<c10d::Work> work{};  // null: a world of one, so the tensor is the sum already
+struct Communicator::Pending::State {
+  Communicator& communicator;  // must outlive the collective
+  std::string_view operation;  // a literal
+  at::Tensor result;
+  c10::intrusive_ptr<c10d::Work> work{};  // null: a world of one, so the result is there already
 };
 
-Communicator::PendingSum::PendingSum(std::unique_ptr<State> state) : state_(std::move(state)) {}
-Communicator::PendingSum::~PendingSum() = default;
-Communicator::PendingSum::PendingSum(PendingSum&&) noexcept = default;
+Communicator::Pending::Pending(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Communicator::Pending::~Pending() = default;
+Communicator::Pending::Pending(Pending&&) noexcept = default;
 
-Result<void> Communicator::PendingSum::Wait() {
+Result<void> Communicator::Pending::Wait() {
   if (state_->work == nullptr) return {};
   const PeerWait wait(state_->communicator);
-  return state_->communicator.WaitFor(*state_->work, state_->tensor, kSum);
+  return state_->communicator.WaitFor(*state_->work, state_->result, state_->operation);
 }
 
-Result<Communicator::PendingSum> Communicator::StartSum(at::Tensor tensor) {
-  auto state = std::make_unique<PendingSum::State>(
-      PendingSum::State{.communicator = *this, .tensor = std::move(tensor)});
-  LOCKSTEP_TRY(Run(kSum, [&]() -> Result<void> {
-    if (world() == 1) return {};
-    std::vector<at::Tensor> tensors = {state->tensor};
-    CountGiven(state->tensor);
-    state->work = group_->process_group->allreduce(tensors);
+template <typename Start>
+Result<Communicator::Pending> Communicator::StartWork(std::string_view operation, at::Tensor result,
+                                                      Start&& start) {
+  auto state = std::make_unique<Pending::State>(
+      Pending::State{.communicator = *this, .operation = operation, .result = std::move(result)});
+  LOCKSTEP_TRY(Run(operation, [&]() -> Result<void> {
+    state->work = start();
     return {};
   }));
-  return PendingSum(std::move(state));
+  return Pending(std::move(state));
+}
+
+Result<Communicator::Pending> Communicator::StartSum(at::Tensor tensor) {
+  return StartWork(kSum, tensor, [&]() -> c10::intrusive_ptr<c10d::Work> {
+    if (world() == 1) return {};
+    std::vector<at::Tensor> tensors = {tensor};
+    CountGiven(tensor);
+    return group_->process_group->allreduce(tensors);
+  });
+}
+
+Result<Communicator::Pending> Communicator::StartAllGather(at::Tensor all, at::Tensor mine) {
+  return StartWork("all-gather", all, [&] {
+    CountGiven(mine);
+    return AllGatherSingle(*group_->process_group, all, mine);
+  });
+}
+
+Result<Communicator::Pending> Communicator::StartAllToAll(at::Tensor output, at::Tensor input) {
+  return StartWork("all-to-all", output, [&] {
+    CountGiven(input);
+    std::vector<int64_t> blocks(static_cast<std::size_t>(world()), input.size(0) / world());
+    return AllToAllSingle(*group_->process_group, output, input, blocks, blocks);
+  });
 }
 
 Result<void> Communicator::SumInPlace(at::Tensor& tensor) {
-  LOCKSTEP_TRY(PendingSum sum, StartSum(tensor));
+  LOCKSTEP_TRY(Pending sum, StartSum(tensor));
   return sum.Wait();
 }
 
@@ -388,10 +412,8 @@ Result<void> Communicator::AllToAll(at::Tensor& output, std::vector<int64_t> row
 }
 
 Result<void> Communicator::AllGatherInto(at::Tensor& all, at::Tensor& mine) {
-  return Run("all-gather", [&] {
-    CountGiven(mine);
-    return WaitFor(*AllGatherSingle(*group_->process_group, all, mine), all, "all-gather");
-  });
+  LOCKSTEP_TRY(Pending gathered, StartAllGather(all, mine));
+  return gathered.Wait();
 }
 
 Result<void> Communicator::Barrier() {

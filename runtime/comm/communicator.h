@@ -133,20 +133,24 @@ class Communicator {
   [[nodiscard]] std::shared_ptr<RoundStore> store() const;
   // For code that uses c10d directly (runtime/parallel). Valid for the lifetime of this object.
   [[nodiscard]] c10::intrusive_ptr<c10d::ProcessGroup> group() const;
-  // A sum that has been started. Call Wait before reading the tensor. It may be dropped without waiting.
-  class PendingSum {
+  // A collective that has been started. Call Wait before reading its result. It may be dropped without
+  // waiting.
+  class Pending {
    public:
     struct State;
-    explicit PendingSum(std::unique_ptr<State> state);
-    ~PendingSum();
-    PendingSum(PendingSum&&) noexcept;
+    explicit Pending(std::unique_ptr<State> state);
+    ~Pending();
+    Pending(Pending&&) noexcept;
     [[nodiscard]] Result<void> Wait();
 
    private:
     std::unique_ptr<State> state_;
   };
-  // Starts the sum and returns at once, so that communication overlaps with computation.
-  [[nodiscard]] Result<PendingSum> StartSum(at::Tensor tensor);
+  // SumInPlace, AllGatherInto, and AllToAll with equal blocks, which return at once, so that communication
+  // overlaps with computation. The tensors are kept until the collective ends.
+  [[nodiscard]] Result<Pending> StartSum(at::Tensor tensor);
+  [[nodiscard]] Result<Pending> StartAllGather(at::Tensor all, at::Tensor mine);
+  [[nodiscard]] Result<Pending> StartAllToAll(at::Tensor output, at::Tensor input);
   // For code that uses c10d directly: blocks until the work of a collective on `moved` is known to be good on
   // the host.
   [[nodiscard]] Result<void> WaitFor(c10d::Work& work, const at::Tensor& moved, std::string_view operation);
@@ -168,6 +172,9 @@ class Communicator {
   void End(bool is_broken);
   template <typename Call>
   Result<void> Run(std::string_view operation, Call&& call);
+  // `start` returns the work that writes `result`.
+  template <typename Start>
+  Result<Pending> StartWork(std::string_view operation, at::Tensor result, Start&& start);
   // Moves `tensor` piece by piece.
   template <typename Move>
   Result<void> MoveInPieces(const at::Tensor& tensor, Move&& move);

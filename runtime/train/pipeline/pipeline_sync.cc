@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <string>
 
 #include "runtime/comm/torch_error.h"
@@ -22,54 +21,13 @@ struct Offer {
   std::vector<bool> layers;
 };
 
-class Numbers {
- public:
-  explicit Numbers(std::vector<int64_t> row = {}) : row_(std::move(row)) {}
-  void Put(int64_t number) { row_.push_back(number); }
-  void Put(double number) { row_.push_back(std::bit_cast<int64_t>(number)); }
-  int64_t Take() { return row_.at(next_++); }
-  double TakeReal() { return std::bit_cast<double>(Take()); }
-  [[nodiscard]] const std::vector<int64_t>& row() const { return row_; }
-
- private:
-  std::vector<int64_t> row_;
-  std::size_t next_ = 0;
-};
-
-void Put(Numbers& numbers, const Version& version) {
-  numbers.Put(version.step);
-  numbers.Put(version.round);
-}
-
-Version TakeVersion(Numbers& numbers) {
-  const int64_t step = numbers.Take();
-  return {step, numbers.Take()};
-}
-
 void Put(Numbers& numbers, const Offer& offer) {
-  const StepFacts& facts = offer.facts;
-  Put(numbers, facts.version);
-  numbers.Put(facts.evaluations.step);
-  numbers.Put(facts.evaluations.newest);
-  numbers.Put(facts.evaluations.best);
-  numbers.Put(int64_t{facts.evaluations.without_improvement});
-  numbers.Put(facts.loss_scale);
-  numbers.Put(facts.good_steps);
-  for (const double sum : {facts.end.count, facts.end.loss, facts.end.squares}) numbers.Put(sum);
+  numbers.Put(offer.facts);
   for (const bool layer : offer.layers) numbers.Put(int64_t{layer ? 1 : 0});
 }
 
 Offer TakeOffer(Numbers& numbers, std::size_t layers) {
-  Offer offer;
-  StepFacts& facts = offer.facts;
-  facts.version = TakeVersion(numbers);
-  facts.evaluations.step = numbers.Take();
-  facts.evaluations.newest = numbers.TakeReal();
-  facts.evaluations.best = numbers.TakeReal();
-  facts.evaluations.without_improvement = numbers.Take();
-  facts.loss_scale = numbers.TakeReal();
-  facts.good_steps = numbers.Take();
-  for (double* sum : {&facts.end.count, &facts.end.loss, &facts.end.squares}) *sum = numbers.TakeReal();
+  Offer offer{numbers.TakeFacts(), {}};
   for (std::size_t layer = 0; layer < layers; ++layer) offer.layers.push_back(numbers.Take() != 0);
   return offer;
 }
@@ -107,7 +65,7 @@ struct PipelineState::RankState {
 std::vector<int64_t> PipelineState::Encode() const {
   const StageHolder holder = stages_->Myself();
   Numbers numbers;
-  Put(numbers, holder.pending);
+  numbers.Put(holder.pending);
   Put(numbers, {Facts(), holder.layers});
   const auto& kept = copies_.kept();
   for (std::size_t i = 0; i < StageCopies::kMost; ++i) {
@@ -126,7 +84,7 @@ Result<std::vector<PipelineState::RankState>> PipelineState::ExchangeRankStates(
   for (const auto& row : rows) {
     Numbers numbers(row);
     RankState& rank_state = all.emplace_back();
-    rank_state.pending = TakeVersion(numbers);
+    rank_state.pending = numbers.TakeVersion();
     rank_state.state = TakeOffer(numbers, layers);
     for (Offer& copy : rank_state.copies) copy = TakeOffer(numbers, layers);
   }

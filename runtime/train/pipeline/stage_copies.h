@@ -9,18 +9,9 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/train/pipeline/staged_state.h"
-#include "runtime/train/state/early_stop.h"
+#include "runtime/train/state/step_facts.h"
 
 namespace lockstep::train {
-
-// Facts about the state after a step that are equal on all ranks.
-struct StepFacts {
-  Version version;
-  EvaluationRecord evaluations;
-  double loss_scale = 1;
-  int64_t good_steps = 0;
-  StepEnd end;  // of the step that made the version
-};
 
 struct StageCopy {
   StepFacts facts;

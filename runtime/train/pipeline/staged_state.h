@@ -24,21 +24,10 @@
 #include "runtime/parallel/shared_sum.h"
 #include "runtime/parallel/stage_plan.h"
 #include "runtime/train/pipeline/stage_holders.h"
+#include "runtime/train/state/step_facts.h"
 #include "runtime/train/step/optimizer.h"
 
 namespace lockstep::train {
-
-// The result of the sum at the end of a step, equal on all ranks.
-struct StepEnd {
-  double count = 0;    // samples
-  double loss = 0;     // sum over the samples
-  double squares = 0;  // of the gradient, which is also a sum over samples, and scaled
-};
-
-struct StepVerdict {
-  double gradient_norm = 0;  // of the mean gradient, before clipping
-  bool applied = true;       // false: not finite
-};
 
 class StagedState {
  public:

@@ -75,10 +75,8 @@ void StagedState::AwaitEnd(int64_t round, double learning_rate) {
 
 Result<StepVerdict> StagedState::EndStep(const StepEnd& end, double loss_scale) {
   const Version next = pending_;
-  const double divisor = end.count * loss_scale;
-  StepVerdict verdict{.gradient_norm = std::sqrt(end.squares) / divisor};
-  verdict.applied = std::isfinite(verdict.gradient_norm) && std::isfinite(end.loss);
-  const double factor = FactorFor(verdict.gradient_norm, divisor, spec_.optimizer.clip_norm);
+  const StepVerdict verdict = VerdictOf(end, loss_scale);
+  const double factor = FactorFor(verdict.gradient_norm, end.count * loss_scale, spec_.optimizer.clip_norm);
   const Result<void> done = CatchTorch(ErrorCode::kInternal, "optimizer", [&] {
     const at::NoGradGuard no_grad;
     if (!verdict.applied) return Undo();

@@ -162,10 +162,10 @@ Result<StepReport> StepRunner::RunOrFail(Peers peers, parallel::Strategy& strate
                                context_.samples.plan().Ids(step, share.positions.begin, share.positions.end));
   StepTotals::Of(share.positions.size() - forwarded.corrupt, forwarded.corrupt, requests)
       .CopyTo(ValuesOf(sums));
-  std::optional<comm::Communicator::PendingSum> pending;
+  std::optional<comm::Communicator::Pending> pending;
   const auto start_sum = [&]() -> Result<void> {
     if (peers == nullptr) return {};
-    LOCKSTEP_TRY(comm::Communicator::PendingSum started, peers->StartSum(sums));
+    LOCKSTEP_TRY(comm::Communicator::Pending started, peers->StartSum(sums));
     pending.emplace(std::move(started));
     return {};
   };

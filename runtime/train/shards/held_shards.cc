@@ -14,11 +14,11 @@ using comm::CatchTorch;
 using comm::Communicator;
 
 HeldShards::HeldShards(const std::vector<NamedTensor>& parameters, const std::vector<std::string>& slot_names,
-                       bool begins_at_zero, Copies copies, std::string what)
+                       const at::TensorOptions& options, bool begins_at_zero, Copies copies, std::string what)
     : begins_at_zero_(begins_at_zero),
       copies_(copies),
       what_(std::move(what)),
-      options_(parameters.front().tensor.options().requires_grad(false)),
+      options_(options),
       slot_count_(slot_names.size()) {
   for (const NamedTensor& parameter : parameters) {
     begins_.push_back(total_);
@@ -48,7 +48,7 @@ void HeldShards::KeepOnly(const Version& version) {
   std::erase_if(shards_, [&](const Shard& shard) { return shard.version != version; });
 }
 
-HeldShards::Ranges HeldShards::PartOf(int rank, int world) const { return Cut(world).at(IndexOf(rank)); }
+Range HeldShards::PartOf(int rank, int world) const { return CutEvenly(sizes_, world).at(IndexOf(rank)); }
 
 void HeldShards::Load(int64_t step, const Range& range, std::vector<at::Tensor> slots) {
   version_ = {step, round_};

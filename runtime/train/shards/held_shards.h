@@ -45,8 +45,9 @@ class HeldShards {
   // that leave keep nothing.
   [[nodiscard]] Result<void> HandOver(comm::Communicator& communicator, const std::vector<bool>& stays);
 
-  // The elements that a rank reads from a stored state, so that the ranks together read it once.
-  [[nodiscard]] Ranges PartOf(int rank, int world) const;
+  // The range of all elements that a rank reads from a stored state, so that the ranks together read it once.
+  // It need not be what the rank holds after Redistribute: blocks of a file are larger than most pieces.
+  [[nodiscard]] Range PartOf(int rank, int world) const;
   // The elements of each parameter (by index) that are inside a range.
   [[nodiscard]] std::vector<std::pair<std::size_t, Range>> PiecesOf(const Range& range) const;
   // Adds a range of a state for the newest round: one flat tensor per slot, which may be in host memory until
@@ -82,7 +83,7 @@ class HeldShards {
   // `parameters` have the elements, in this order. `slot_names` are the prefixes of the names in a checkpoint.
   // `what` names the state in the log.
   HeldShards(const std::vector<NamedTensor>& parameters, const std::vector<std::string>& slot_names,
-             bool begins_at_zero, Copies copies, std::string what);
+             const at::TensorOptions& options, bool begins_at_zero, Copies copies, std::string what);
   virtual ~HeldShards() = default;
   HeldShards(const HeldShards&) = delete;
   HeldShards& operator=(const HeldShards&) = delete;

@@ -56,7 +56,8 @@ Result<std::unique_ptr<ShardedOptimizer>> ShardedOptimizer::Make(const api::Opti
 
 ShardedOptimizer::ShardedOptimizer(const api::OptimizerSpec& spec, std::vector<NamedTensor> parameters,
                                    Copies copies)
-    : HeldShards(parameters, SlotNamesOf(spec), /*begins_at_zero=*/true, copies, "optimizer state"),
+    : HeldShards(parameters, SlotNamesOf(spec), parameters.front().tensor.options().requires_grad(false),
+                 /*begins_at_zero=*/true, copies, "optimizer state"),
       spec_(spec),
       parameters_(std::move(parameters)),
       settings_(SettingsOf(spec, parameters_)) {}

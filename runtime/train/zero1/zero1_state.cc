@@ -16,7 +16,7 @@ class Zero1Part final : public PartToLoad {
   Zero1Part(Zero1State& state, const LoadRequest& request)
       : PartToLoad(state, request, /*may_write_in_place=*/true), shards_(state.shards()) {
     if (only_weights()) return;
-    range_ = shards_.PartOf(request.rank, request.world).front();
+    range_ = shards_.PartOf(request.rank, request.world);
     const auto pieces = shards_.PiecesOf(range_);
     const std::size_t parameters = shards_.parameters();
     const auto& described = shards_.described();

@@ -229,7 +229,7 @@ class MemoryOfAShardedOptimizer : public MemoryTest {
   static std::vector<Range> PartsOf(TrainingState& state, int rank, int world, int copies) {
     std::vector<Range> parts;
     for (const int part : PartsHeldBy(rank, world, copies, 1))
-      parts.push_back(testing::ShardsOf(state).PartOf(part, world).front());
+      parts.push_back(testing::ShardsOf(state).PartOf(part, world));
     return parts;
   }
   static std::size_t SlotsOf(TrainingState& state) {
@@ -251,7 +251,7 @@ class MemoryOfAShardedOptimizer : public MemoryTest {
     const auto owned = std::move(MakeTrainingState(Zero1(8, 1), kInput)).value();
     TrainingState& state = *owned;
     FillReplicated(state, 2, 1);
-    if (communicator.rank() == 0) Hold(state, 2, {testing::ShardsOf(state).PartOf(0, 1).front()});
+    if (communicator.rank() == 0) Hold(state, 2, {testing::ShardsOf(state).PartOf(0, 1)});
     if (communicator.rank() > 0) state.step = -1;
     return state.Sync(communicator, [](TrainingState&) { return Result<bool>(false); }).ok();
   }
