@@ -1,5 +1,6 @@
 #include "runtime/train/make_training_state.h"
 
+#include "runtime/train/fsdp/fsdp_state.h"
 #include "runtime/train/local_sgd/local_sgd_state.h"
 #include "runtime/train/pipeline/pipeline_state.h"
 #include "runtime/train/replicated/replicated_state.h"
@@ -27,6 +28,7 @@ Result<std::unique_ptr<TrainingState>> MakeTrainingState(const api::TrainingSpec
     case api::Strategy::kDataparallel: return Built<ReplicatedState>(inputs);
     case api::Strategy::kLocalsgd:
     case api::Strategy::kAsync: return Built<LocalSgdState>(inputs);
+    case api::Strategy::kFsdp: return Built<FsdpState>(inputs);
     case api::Strategy::kZero1: return Built<Zero1State>(inputs);
     case api::Strategy::kPipeline:
     case api::Strategy::kHybrid: return Built<PipelineState>(inputs);

@@ -30,7 +30,7 @@ enum class ScheduleName { kConstant, kStep, kCosine, kPolynomial };
 enum class Precision { kFp32, kBf16, kFp16 };
 enum class Determinism { kNone, kWorld };
 enum class Balance { kEqual, kSpeed };
-enum class Strategy { kDdp, kZero1, kPipeline, kHybrid, kDataparallel, kLocalsgd, kAsync };
+enum class Strategy { kDdp, kZero1, kFsdp, kPipeline, kHybrid, kDataparallel, kLocalsgd, kAsync };
 enum class Compression { kFp16, kBf16 };
 enum class EarlyStopMetric { kLoss, kAccuracy };
 
@@ -291,7 +291,7 @@ struct TrainingSpec {
 [[nodiscard]] constexpr auto WordsOf(Balance) { return std::to_array<std::string_view>({"Equal", "Speed"}); }
 [[nodiscard]] constexpr auto WordsOf(Strategy) {
   return std::to_array<std::string_view>(
-      {"ddp", "zero1", "pipeline", "hybrid", "dataparallel", "localsgd", "async"});
+      {"ddp", "zero1", "fsdp", "pipeline", "hybrid", "dataparallel", "localsgd", "async"});
 }
 [[nodiscard]] constexpr auto WordsOf(Compression) {
   return std::to_array<std::string_view>({"fp16", "bf16"});

@@ -153,6 +153,21 @@ void CheckStages(const TrainingSpec& training, const std::string& path, Violatio
   }
 }
 
+// What elements of the model on different ranks exclude.
+void CheckShardedLayers(const TrainingSpec& training, const std::string& path, Violations& violations) {
+  if (training.strategy != Strategy::kFsdp) return;
+  const std::string where = " where strategy is fsdp";
+  if (training.model.name == ModelName::kTorchscript) {
+    Add(violations, path + ".model.name",
+        "must not be torchscript" + where + ": a module does not say what its layers are; use ddp or zero1");
+  }
+  if (training.determinism == Determinism::kWorld) {
+    Add(violations, path + ".determinism",
+        "must be None" + where + ": how gradients are added up follows from the number of ranks");
+  }
+  if (training.sync.compression) Add(violations, path + ".sync.compression", "must be absent" + where);
+}
+
 // What a single process excludes.
 void CheckOneProcess(const TrainingSpec& training, const std::string& path, Violations& violations) {
   if (training.strategy != Strategy::kDataparallel) return;
@@ -231,6 +246,7 @@ Violations ValidateTraining(const TrainingSpec& training, const std::string& pat
   CheckSchedule(training, path, violations);
   CheckSync(training, path, violations);
   CheckStages(training, path, violations);
+  CheckShardedLayers(training, path, violations);
   CheckOneProcess(training, path, violations);
   CheckCudaGraph(training, path, violations);
   CheckGradientCheckpointing(training, path, violations);

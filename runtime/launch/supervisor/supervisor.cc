@@ -54,7 +54,7 @@ struct FromLife {
 
 bool DividesState(const protocol::WorkerConfig& config) {
   const std::string strategy = config.training.value("strategy", "");
-  return strategy == "zero1" || strategy == "pipeline" || strategy == "hybrid";
+  return strategy == "zero1" || strategy == "fsdp" || strategy == "pipeline" || strategy == "hybrid";
 }
 
 std::string UrlOf(const FormationAddress& at) { return "http://" + http::JoinHostPort(at.host, at.port); }

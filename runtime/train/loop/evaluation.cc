@@ -65,20 +65,26 @@ Result<Evaluator::Sums> Evaluator::RunPart(const PartToEvaluate& part, comm::Com
                                            const std::function<bool()>& leave, const std::stop_token& stop) {
   const models::Autocast precision(spec_.precision, state_.device.type());
   Sums sums;
-  for (const Slice& piece : part.reads ? Load(part.samples) : Batches(part.samples)) {
+  std::vector<Slice> pieces = part.reads ? Load(part.samples) : Batches(part.samples);
+  const std::size_t own = pieces.size();
+  if (part.turns.has_value()) pieces.resize(static_cast<std::size_t>(*part.turns));
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    const Slice& piece = pieces[i];
     if (communicator.aborted()) break;
     data::Batch batch;
     const bool is_to_leave = leave();
     if (part.decides && is_to_leave) {
       sums.leaving = 1;
-    } else if (part.reads) {
+    } else if (part.reads && i < own) {
       LOCKSTEP_TRY(batch, Next(stop));
       sums.corrupt += static_cast<double>(batch.left_out);
-      if (batch.left_out == piece.size()) continue;
+      if (batch.left_out == piece.size() && !part.turns.has_value()) continue;
+    } else if (part.turns.has_value()) {
+      batch.inputs = at::empty({0});
     }
     LOCKSTEP_TRY(const at::Tensor outputs, state_.Evaluate(communicator, batch.inputs));
     if (!outputs.defined()) break;
-    if (!part.scores) continue;
+    if (!part.scores || batch.left_out == piece.size()) continue;
     sums.loss += state_.model->LossSum(outputs, batch.targets).item<double>();
     sums.correct += state_.model->CountRight(outputs, batch.targets);
     sums.count += static_cast<double>(piece.size() - batch.left_out);

@@ -7,6 +7,7 @@
 //   ReplicatedState   every rank holds all of it (ddp, dataparallel)
 //   LocalSgdState     the same, and ranks differ between two averages (localsgd, async)
 //   Zero1State        every rank holds the model, and a part of the optimizer's state (zero1)
+//   FsdpState         every rank holds a part of the elements of model and optimizer (fsdp)
 //   PipelineState     every rank holds some layers of the model, and their optimizer's state (pipeline, hybrid)
 //
 // make_training_state.h chooses. The loop, saves, restore, evaluation and stopping use this interface. Step
@@ -16,6 +17,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -66,6 +68,9 @@ struct PartToEvaluate {
   bool reads = true;    // it needs the samples
   bool decides = true;  // it may end the evaluation early
   bool scores = true;   // it gets the outputs of the model
+  // All ranks make so many turns together, and those without a batch left pass empty inputs; absent: this
+  // rank evaluates its batches alone.
+  std::optional<int64_t> turns{};
 };
 
 struct StateInputs {
@@ -150,7 +155,8 @@ class TrainingState {
   [[nodiscard]] virtual PartToEvaluate PartOfEvaluation(int64_t samples, int rank,
                                                         std::span<const double> speeds) const;
   // The outputs of the model for a batch; undefined where this rank gets none. Undefined inputs of a rank
-  // that decides end the evaluation of all that take part in it.
+  // that decides end the evaluation of all that take part in it. Where all make turns together, empty inputs
+  // give empty outputs.
   [[nodiscard]] virtual Result<at::Tensor> Evaluate(comm::Communicator& communicator,
                                                     const at::Tensor& inputs);
 

@@ -1,4 +1,4 @@
-"""Checkpoints of one strategy and number of ranks, read by others: ddp, zero1 and pipeline of 1 to 4 ranks, hybrid of 3 (one idle) and 4.
+"""Checkpoints of one strategy and number of ranks, read by others: ddp, zero1 and pipeline of 1 to 4 ranks, fsdp of 3, hybrid of 3 (one idle) and 4.
 
 A walk goes from one of them to the next. Each first reads what the one before stored and stores it again without a step: the same bits.
 Then it trains on. At the end every sample was used exactly once, and weights and moments are those of a run that nothing interrupted, but
@@ -21,7 +21,7 @@ from local_run import BATCH, SAMPLES, Run, logged, manifest
 
 # No two neighbours have the strategy or the number of ranks in common, the last and the first neither.
 WRITERS = [("ddp", 1), ("zero1", 2), ("pipeline", 3), ("hybrid", 4), ("ddp", 3), ("pipeline", 1), ("zero1", 4),
-           ("pipeline", 2), ("ddp", 4), ("hybrid", 3), ("zero1", 1), ("pipeline", 4), ("ddp", 2), ("zero1", 3)]
+           ("pipeline", 2), ("fsdp", 3), ("ddp", 4), ("hybrid", 3), ("zero1", 1), ("pipeline", 4), ("ddp", 2), ("zero1", 3)]
 EPOCHS = 4
 STEPS = EPOCHS * -(-SAMPLES // BATCH)
 ROUNDING = 1e-3  # of the length of a tensor, after all steps

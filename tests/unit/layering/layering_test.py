@@ -83,8 +83,10 @@ MAY_INCLUDE = {
     "runtime/train/shards": common("base") | runtime("comm", "checkpoint", "train/state"),
     "runtime/train/zero1": common("base", "api")
                            | runtime("comm", "checkpoint", "train/step", "train/state", "train/shards", "train/replicated"),
+    "runtime/train/fsdp": common("base", "api")
+                          | runtime("comm", "data", "models", "checkpoint", "train/step", "train/state", "train/shards"),
     "runtime/train/pipeline": common("base", "api") | runtime("comm", "models", "parallel", "train/step", "train/state"),
-    "runtime/train": runtime("train/state", "train/replicated", "train/local_sgd", "train/zero1", "train/pipeline"),
+    "runtime/train": runtime("train/state", "train/replicated", "train/local_sgd", "train/zero1", "train/fsdp", "train/pipeline"),
     # These know no strategy.
     "runtime/train/saves": common("base", "protocol", "api") | runtime("comm", "checkpoint", "train/step", "train/state"),
     "runtime/train/records": common("base", "api") | runtime("comm", "checkpoint", "train/step"),

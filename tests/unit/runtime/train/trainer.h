@@ -105,7 +105,7 @@ class Trainer {
         total_steps_(options.total_steps),
         phases_(clock_),
         context_{spec_, samples_, total_steps_, ledger_, phases_, options.device} {
-    if (api::DividesLayers(spec_.strategy)) {
+    if (api::DividesLayers(spec_.strategy) || spec_.strategy == api::Strategy::kFsdp) {
       pipeline_ = state_->MakeStepper(context_);
     } else {
       runner_ = std::make_unique<StepRunner>(context_, testing::ReplicatedOf(*state_));
@@ -147,11 +147,13 @@ class Trainer {
     return {};
   }
 
-  // For pipeline and hybrid, after Sync.
+  // For pipeline, hybrid and fsdp, after Sync.
   Result<void> RunPipeline(std::shared_ptr<comm::Communicator> communicator, int64_t until_step) {
     ledger_.EnterRound(communicator->place().round, communicator->rank());
+    std::vector<double> speeds = speeds_;
+    speeds.resize(static_cast<std::size_t>(communicator->world()), 1);
     LOCKSTEP_TRY(pipeline_->EnterRound(std::move(communicator)));
-    pipeline_->Share({}, total_steps_);
+    pipeline_->Share(std::move(speeds), total_steps_);
     while (state_->step < until_step) {
       LOCKSTEP_TRY(last_, pipeline_->Run(state_->step + 1, Calls(), {}));
     }
@@ -204,7 +206,7 @@ class Trainer {
   const StepContext context_;
   std::unique_ptr<StepRunner> runner_;
   std::unique_ptr<LocalSgd> local_sgd_;  // for localsgd and async
-  std::unique_ptr<Stepper> pipeline_;    // for pipeline and hybrid, instead of the runner
+  std::unique_ptr<Stepper> pipeline_;    // for pipeline, hybrid and fsdp, instead of the runner
   StepReport last_;
   int64_t round_ = 0;
 };

@@ -242,7 +242,8 @@ class DividedStateTest : public ElasticLoopTest, public ::testing::WithParamInte
 };
 
 INSTANTIATE_TEST_SUITE_P(Strategies, DividedStateTest,
-                         ::testing::Values(api::Strategy::kZero1, api::Strategy::kPipeline));
+                         ::testing::Values(api::Strategy::kZero1, api::Strategy::kFsdp,
+                                           api::Strategy::kPipeline));
 
 constexpr protocol::Stop kStop{.grace_seconds = 2.0 * static_cast<double>(kPatience.count())};
 

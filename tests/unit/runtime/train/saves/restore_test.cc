@@ -115,8 +115,13 @@ class RestoreTest : public ::testing::Test {
   api::CheckpointSpec spec_;
 };
 
-// For pipeline and hybrid.
-std::vector<NamedTensor> HeldLayers(const comm::Communicator& communicator, TrainingState& state) {
+// Where not every rank has the whole model.
+Result<std::vector<NamedTensor>> HeldLayers(comm::Communicator& communicator, TrainingState& state) {
+  if (dynamic_cast<FsdpState*>(&state) != nullptr) {
+    const ShardedLayers& layers = testing::LayersOf(state);
+    LOCKSTEP_TRY(auto all, layers.Collect(communicator, std::vector<int>(layers.described().size(), 0)));
+    return communicator.rank() == 0 ? all : std::vector<NamedTensor>();
+  }
   const StagedState& stages = testing::StagesOf(state);
   const std::vector<at::Tensor> held = stages.TensorsOf(communicator.rank());
   std::vector<NamedTensor> mine;
@@ -141,7 +146,10 @@ bool HoldsWhatWasStored(comm::Communicator& communicator, TrainingState& state, 
     return std::all_of(tensors.begin(), tensors.end(),
                        [&](const NamedTensor& named) { return named.tensor.equal(stored.at(named.name)); });
   };
-  if (!state.has_whole_model()) return are_stored(HeldLayers(communicator, state));
+  if (!state.has_whole_model()) {
+    const auto layers = HeldLayers(communicator, state);
+    return layers.ok() && are_stored(*layers);
+  }
   if (!are_stored(state.Replicated())) return false;
   if (!state.is_divided()) return true;
   const auto moments = MomentsOnRank0(communicator, state);
@@ -191,6 +199,7 @@ INSTANTIATE_TEST_SUITE_P(
     All, Restored,
     ::testing::Values(Case{api::Strategy::kDdp, 1, 1.01}, Case{api::Strategy::kDdp, 3, 0.4},
                       Case{api::Strategy::kZero1, 1, 1.01}, Case{api::Strategy::kZero1, 3, 0.5},
+                      Case{api::Strategy::kFsdp, 1, 1.01}, Case{api::Strategy::kFsdp, 3, 0.5},
                       Case{api::Strategy::kPipeline, 3, 0.5}, Case{api::Strategy::kHybrid, 4, 0.5}),
     [](const auto& test) {
       return std::string(api::NameOf(test.param.strategy)) + "Of" + std::to_string(test.param.world);
@@ -366,7 +375,8 @@ struct OtherTraining {
 
 std::vector<OtherTraining> OtherTrainings() {
   std::vector<OtherTraining> all;
-  for (const auto strategy : {api::Strategy::kDdp, api::Strategy::kZero1, api::Strategy::kPipeline}) {
+  for (const auto strategy :
+       {api::Strategy::kDdp, api::Strategy::kZero1, api::Strategy::kFsdp, api::Strategy::kPipeline}) {
     all.push_back({std::string(api::NameOf(strategy)), Training(strategy), "optimizer.momentum."});
     all.back().spec.optimizer = {.name = api::OptimizerName::kSgd, .learning_rate = 0.01, .momentum = 0.9};
   }
@@ -386,14 +396,15 @@ bool HoldsTheWeightsAlone(comm::Communicator& communicator, TrainingState& state
   for (const NamedTensor& named : marked->Tensors()) stored[named.name] = named.tensor;
   std::vector<NamedTensor> held = state.Replicated();
   if (!state.has_whole_model()) {
-    const std::vector<NamedTensor> layers = HeldLayers(communicator, state);
-    held.insert(held.end(), layers.begin(), layers.end());
+    const auto layers = HeldLayers(communicator, state);
+    if (!layers.ok()) return false;
+    held.insert(held.end(), layers->begin(), layers->end());
   } else if (state.is_divided()) {
     const auto moments = MomentsOnRank0(communicator, state);
     if (!moments.ok()) return false;
     if (communicator.rank() == 0) held.insert(held.end(), moments->begin(), moments->end());
   }
-  return !held.empty() && std::all_of(held.begin(), held.end(), [&](const NamedTensor& named) {
+  return std::all_of(held.begin(), held.end(), [&](const NamedTensor& named) {
     if (IsOfTheOptimizer(named.name)) return named.tensor.count_nonzero().item<int64_t>() == 0;
     return named.tensor.equal(stored.at(named.name));
   });

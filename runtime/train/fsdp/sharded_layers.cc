@@ -1,0 +1,317 @@
+#include "runtime/train/fsdp/sharded_layers.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include "runtime/comm/torch_error.h"
+#include "runtime/train/step/gradients.h"
+#include "runtime/train/step/optimizer.h"
+
+namespace lockstep::train {
+namespace {
+
+using comm::CatchTorch;
+
+// Vectorised kernels begin at a multiple of it.
+constexpr int64_t kPieceMultiple = 16;
+
+std::vector<std::string> SlotNames(const api::OptimizerSpec& spec) {
+  // A dummy parameter reveals the optimizer's state slots.
+  const auto sample = MakeOptimizer(spec, {{"", at::zeros({1})}});
+  std::vector<std::string> names = {""};  // the parameter itself
+  for (const NamedTensor& slot : sample->state()) names.push_back(slot.name);
+  return names;
+}
+
+Error NotDivisible(const api::TrainingSpec& spec, const std::string& problem) {
+  return {ErrorCode::kInvalidArgument, "spec.training.strategy: fsdp cannot divide the model " +
+                                           std::string(api::NameOf(spec.model.name)) + ", " + problem};
+}
+
+at::DataPtr TakeMemory(const at::Tensor& tensor) {
+  return tensor.storage().set_data_ptr(at::DataPtr(nullptr, tensor.device()));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ShardedLayers>> ShardedLayers::Make(const api::TrainingSpec& spec,
+                                                           std::shared_ptr<Model> model, at::Device device,
+                                                           Copies copies) {
+  std::unique_ptr<ShardedLayers> made;
+  LOCKSTEP_TRY(CatchTorch(ErrorCode::kInvalidArgument, "spec.training.model", [&]() -> Result<void> {
+    LOCKSTEP_TRY(Layout layout, LayOut(spec, *model));
+    made.reset(new ShardedLayers(spec.optimizer, std::move(model), std::move(layout), device, copies));
+    return {};
+  }));
+  return made;
+}
+
+Result<ShardedLayers::Layout> ShardedLayers::LayOut(const api::TrainingSpec& spec, Model& model) {
+  Layout layout{.layers = model.Layers()};
+  if (layout.layers.empty()) {
+    return NotDivisible(
+        spec,
+        "which does not say what its layers are: override lockstep::Model::Layers in a plugin, "
+        "or use zero1");
+  }
+  std::map<const void*, std::vector<std::size_t>> users;  // layers of each parameter
+  for (std::size_t layer = 0; layer < layout.layers.size(); ++layer) {
+    for (const auto& module : layout.layers[layer].modules) {
+      for (const at::Tensor& parameter : module->parameters()) {
+        std::vector<std::size_t>& of_this = users[parameter.unsafeGetTensorImpl()];
+        if (of_this.empty() || of_this.back() != layer) of_this.push_back(layer);
+      }
+    }
+  }
+  std::vector<std::vector<NamedTensor>> by_unit(layout.layers.size() + 1);  // the last one: shared
+  for (const auto& parameter : model.named_parameters()) {
+    if (!parameter.value().requires_grad()) continue;
+    const std::vector<std::size_t>& of_this = users[parameter.value().unsafeGetTensorImpl()];
+    if (of_this.empty()) return NotDivisible(spec, "whose " + parameter.key() + " is in none of its layers");
+    if (parameter.value().scalar_type() != at::kFloat)
+      return NotDivisible(spec, "whose " + parameter.key() + " is not float32");
+    by_unit[of_this.size() > 1 ? layout.layers.size() : of_this.front()].push_back(
+        {parameter.key(), parameter.value()});
+  }
+  int64_t begin = 0;
+  for (std::size_t i = 0; i < by_unit.size(); ++i) {
+    std::optional<std::size_t> unit;
+    if (!by_unit[i].empty()) {
+      unit = layout.units.size();
+      Unit& added = layout.units.emplace_back();
+      added.first = layout.parameters.size();
+      added.count = by_unit[i].size();
+      added.range.begin = begin;
+      for (const NamedTensor& parameter : by_unit[i]) begin += parameter.tensor.numel();
+      added.range.end = begin;
+      layout.parameters.insert(layout.parameters.end(), by_unit[i].begin(), by_unit[i].end());
+    }
+    if (i < layout.layers.size()) {
+      layout.unit_of_layer.push_back(unit);
+    } else {
+      layout.shared_unit = unit;
+    }
+  }
+  if (layout.units.empty()) return Error{ErrorCode::kInvalidArgument, "the model has no parameter to train"};
+  return layout;
+}
+
+ShardedLayers::ShardedLayers(const api::OptimizerSpec& spec, std::shared_ptr<Model> model, Layout layout,
+                             at::Device device, Copies copies)
+    : HeldShards(layout.parameters, SlotNames(spec), at::TensorOptions(device).dtype(at::kFloat),
+                 /*begins_at_zero=*/false, copies, "layers and optimizer state"),
+      spec_(spec),
+      model_(std::move(model)),
+      layers_(std::move(layout.layers)),
+      parameters_(std::move(layout.parameters)),
+      settings_(SettingsOf(spec, parameters_)),
+      units_(std::move(layout.units)),
+      unit_of_layer_(std::move(layout.unit_of_layer)),
+      shared_unit_(layout.shared_unit) {
+  const at::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < units_.size(); ++i) {
+    Unit& unit = units_[i];
+    unit.flat = at::empty({unit.range.size()}, options());
+    int64_t begin = 0;
+    for (std::size_t p = unit.first; p < unit.first + unit.count; ++p) {
+      at::Tensor& parameter = parameters_[p].tensor;
+      initial_.push_back(parameter.variable_data());
+      parameter.set_data(unit.flat.narrow(0, begin, parameter.numel()).view(parameter.sizes()));
+      begin += parameter.numel();
+    }
+    Hide(i);
+  }
+}
+
+std::vector<HeldShards::Ranges> ShardedLayers::Cut(int holders) const {
+  std::vector<Ranges> parts;
+  for (int part = 0; part < holders; ++part) {
+    Ranges& ranges = parts.emplace_back();
+    for (std::size_t unit = 0; unit < units_.size(); ++unit) {
+      const Range& all = units_[unit].range;
+      const int64_t piece = PieceOf(unit, holders);
+      ranges.push_back(
+          {std::min(all.begin + part * piece, all.end), std::min(all.begin + (part + 1) * piece, all.end)});
+    }
+  }
+  return parts;
+}
+
+Holder ShardedLayers::Myself() const {
+  Holder holder = HeldShards::Myself();
+  if (pending_.step < 0) return holder;
+  const std::vector<Holding> held = holder.held;
+  for (const Holding& holding : held) holder.held.push_back({pending_, holding.range});
+  return holder;
+}
+
+const HeldShards::Shard& ShardedLayers::Mine(std::size_t unit) const {
+  // Redistribute leaves them in the order in which they are assigned.
+  return shards().at(unit);
+}
+
+int64_t ShardedLayers::PieceOf(std::size_t unit, int world) const {
+  const int64_t each = (units_[unit].range.size() + world - 1) / world;
+  return (each + kPieceMultiple - 1) / kPieceMultiple * kPieceMultiple;
+}
+
+at::Tensor ShardedLayers::PaddedPiece(std::size_t unit, int world) const {
+  const at::Tensor& mine = Mine(unit).slots.front();
+  const int64_t padding = PieceOf(unit, world) - mine.numel();
+  return padding == 0 ? mine : at::cat({mine, at::zeros({padding}, options())});
+}
+
+void ShardedLayers::Show(std::size_t unit, const at::Tensor& gathered) {
+  const at::Storage& storage = units_[unit].flat.storage();
+  const std::size_t bytes = gathered.storage().nbytes();
+  storage.set_data_ptr_noswap(TakeMemory(gathered));
+  storage.unsafeGetStorageImpl()->set_nbytes(bytes);
+}
+
+void ShardedLayers::Hide(std::size_t unit) {
+  const at::Tensor& flat = units_[unit].flat;
+  TakeMemory(flat).clear();
+  flat.storage().unsafeGetStorageImpl()->set_nbytes(0);
+}
+
+void ShardedLayers::LoadFresh(int rank, int world, const Model* fresh) {
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> whole = initial_;
+  if (fresh != nullptr) {
+    whole.clear();
+    const auto of_fresh = fresh->named_parameters();
+    for (const NamedTensor& parameter : parameters_) whole.push_back(of_fresh[parameter.name].detach());
+  }
+  const std::size_t slots = described().size() / parameters();
+  shards().clear();
+  const Ranges mine = Cut(world).at(IndexOf(rank));
+  for (const Range& range : mine) {
+    std::vector<at::Tensor> pieces = {at::empty({0})};
+    for (const auto& [i, piece] : PiecesOf(range))
+      pieces.push_back(whole[i].reshape(-1).narrow(0, piece.begin, piece.size()));
+    std::vector<at::Tensor> of_range = {at::cat(pieces)};
+    while (of_range.size() < slots) of_range.push_back(at::zeros({range.size()}));
+    Load(0, range, std::move(of_range));
+  }
+}
+
+void ShardedLayers::BeginStep() {
+  pending_ = {};
+  ForgetGradients();
+}
+
+void ShardedLayers::ForgetGradients() {
+  for (Unit& unit : units_) unit.gradient.reset();
+}
+
+at::Tensor ShardedLayers::TakeGradients(std::size_t index, int world) {
+  const at::NoGradGuard no_grad;
+  const Unit& unit = units_[index];
+  std::vector<at::Tensor> gradients;
+  for (std::size_t p = unit.first; p < unit.first + unit.count; ++p) {
+    at::Tensor& gradient = parameters_[p].tensor.mutable_grad();
+    gradients.push_back(gradient.defined() ? gradient.reshape(-1)
+                                           : at::zeros({parameters_[p].tensor.numel()}, options()));
+    gradient.reset();
+  }
+  gradients.push_back(at::zeros({PieceOf(index, world) * world - unit.range.size()}, options()));
+  return at::cat(gradients);
+}
+
+void ShardedLayers::AddGradient(std::size_t unit, const at::Tensor& sum) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor mine = sum.narrow(0, 0, Mine(unit).range.size());
+  at::Tensor& gradient = units_[unit].gradient;
+  if (gradient.defined()) {
+    gradient.add_(mine);
+  } else {
+    gradient = mine;
+  }
+}
+
+double ShardedLayers::SquaresOfGradients() const {
+  std::vector<at::Tensor> gradients;
+  for (const Unit& unit : units_) {
+    if (unit.gradient.numel() > 0) gradients.push_back(unit.gradient);
+  }
+  return SumOfSquares(gradients);
+}
+
+int64_t ShardedLayers::LastNotFinite() const {
+  int64_t last = -1;
+  for (std::size_t unit = 0; unit < units_.size(); ++unit) {
+    int64_t begin = 0;
+    for (const auto& [i, piece] : PiecesOf(Mine(unit).range)) {
+      const at::Tensor gradient = units_[unit].gradient.narrow(0, begin, piece.size());
+      if (!std::isfinite(gradient.norm().item<double>())) last = std::max(last, static_cast<int64_t>(i));
+      begin += piece.size();
+    }
+  }
+  return last;
+}
+
+std::vector<std::string> ShardedLayers::TrainedNames() const {
+  std::vector<std::string> names;
+  names.reserve(parameters_.size());
+  for (const NamedTensor& parameter : parameters_) names.push_back(parameter.name);
+  return names;
+}
+
+void ShardedLayers::AwaitEnd(double learning_rate) {
+  pending_ = {version().step + 1, round()};
+  pending_learning_rate_ = learning_rate;
+}
+
+void ShardedLayers::Update(double factor) {
+  std::vector<NamedTensor> pieces;
+  std::vector<ParameterSettings> settings;
+  std::vector<std::vector<at::Tensor>> moments(described().size() / parameters() -
+                                               1);  // by slot, of each piece
+  for (std::size_t unit = 0; unit < units_.size(); ++unit) {
+    const Shard& mine = Mine(unit);
+    if (mine.range.size() == 0) continue;
+    const at::Tensor gradient = units_[unit].gradient.mul_(factor);
+    int64_t begin = 0;
+    for (const auto& [parameter, range] : PiecesOf(mine.range)) {
+      const auto part_of = [begin, size = range.size()](const at::Tensor& flat) {
+        return flat.detach().narrow(0, begin, size);
+      };
+      begin += range.size();
+      const at::Tensor piece = part_of(mine.slots.front());
+      piece.mutable_grad() = part_of(gradient);
+      pieces.push_back({"", piece});
+      settings.push_back(settings_[parameter]);
+      for (std::size_t slot = 0; slot < moments.size(); ++slot)
+        moments[slot].push_back(part_of(mine.slots[slot + 1]));
+    }
+  }
+  if (pieces.empty()) return;
+  std::vector<at::Tensor> state;
+  for (const auto& of_slot : moments) state.insert(state.end(), of_slot.begin(), of_slot.end());
+  MakeOptimizer(spec_, pieces, std::move(state), std::move(settings))
+      ->Step(version().step, pending_learning_rate_);
+}
+
+Result<StepVerdict> ShardedLayers::EndStep(const StepEnd& end, double loss_scale) {
+  const StepVerdict verdict = VerdictOf(end, loss_scale);
+  const Version next = std::exchange(pending_, {});
+  const Result<void> done = CatchTorch(ErrorCode::kInternal, "optimizer", [&] {
+    const at::NoGradGuard no_grad;
+    if (verdict.applied) Update(FactorFor(verdict.gradient_norm, end.count * loss_scale, spec_.clip_norm));
+  });
+  if (!done.ok()) {
+    shards().clear();  // a half-taken step is not a valid state
+    ForgetVersion();
+    return done.error();
+  }
+  for (Shard& shard : shards()) shard.version = next;
+  SetVersion(next);
+  if (verdict.applied) ForgetGradients();
+  return verdict;
+}
+
+}  // namespace lockstep::train

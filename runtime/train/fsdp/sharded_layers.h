@@ -1,0 +1,119 @@
+#pragma once
+// A model whose parameters and optimizer state are divided over the ranks by elements (ZeRO stage 3:
+// Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", 2020). A unit is
+// what is gathered at once: the parameters that one layer alone uses, or all those that several layers use.
+// Each rank holds an equal piece of each unit; the parameters of the model have no memory until a LayerPass
+// gathers their unit.
+//
+// A step is a transaction. It ends with one sum over all ranks. Before the sum, every rank has the summed
+// gradient of its pieces. A rank that does not learn the result keeps them: in the next round another rank
+// reports it, and the rank then makes the step. So no rank keeps a second copy of anything.
+//
+// Step thread. kAborted: the round broke; kInternal: LibTorch failed.
+
+#include <torch/nn/module.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/common/api/training_spec.h"
+#include "runtime/models/model.h"
+#include "runtime/train/shards/held_shards.h"
+#include "runtime/train/state/step_facts.h"
+#include "runtime/train/step/parameter_groups.h"
+
+namespace lockstep::train {
+
+class ShardedLayers final : public HeldShards {
+ public:
+  // `model` is on the CPU, in its state before the first step; afterwards its trained parameters have no
+  // memory. kInvalidArgument if it cannot be divided.
+  [[nodiscard]] static Result<std::unique_ptr<ShardedLayers>> Make(const api::TrainingSpec& spec,
+                                                                   std::shared_ptr<Model> model,
+                                                                   at::Device device, Copies copies);
+
+  // What this rank holds of the state before the first step, in a round that it has agreed on. `fresh` has it;
+  // null: the model that this was made of, whose parameters are dropped by Redistribute.
+  void LoadFresh(int rank, int world, const Model* fresh);
+  [[nodiscard]] bool has_initial() const { return !initial_.empty(); }
+  void DropInitial() { initial_.clear(); }
+
+  [[nodiscard]] const std::vector<Layer>& layers() const { return layers_; }
+  [[nodiscard]] std::size_t units() const { return units_.size(); }
+  // The unit of a layer's own parameters; nothing: it has none.
+  [[nodiscard]] std::optional<std::size_t> UnitOf(std::size_t layer) const { return unit_of_layer_[layer]; }
+  // The unit of what several layers use.
+  [[nodiscard]] std::optional<std::size_t> shared_unit() const { return shared_unit_; }
+  // Elements of a unit that each rank of the round holds; the pieces of the last ranks may be smaller.
+  [[nodiscard]] int64_t PieceOf(std::size_t unit, int world) const;
+  // This rank's elements, padded to the size of a piece.
+  [[nodiscard]] at::Tensor PaddedPiece(std::size_t unit, int world) const;
+  // Gives the parameters of a unit the memory of `gathered`, which loses it.
+  void Show(std::size_t unit, const at::Tensor& gathered);
+  // Frees that memory.
+  void Hide(std::size_t unit);
+
+  // Forgets the gradients of an earlier step.
+  void BeginStep();
+  // The gradients of a unit's parameters, one after another, padded to the pieces of all ranks. The
+  // parameters lose them.
+  [[nodiscard]] at::Tensor TakeGradients(std::size_t unit, int world);
+  // Adds to the gradient of this rank's piece.
+  void AddGradient(std::size_t unit, const at::Tensor& sum);
+  // Of the gradients of this rank's pieces.
+  [[nodiscard]] double SquaresOfGradients() const;
+  // The last of the parameters whose gradient is not finite here, -1: none. In the order of TrainedNames.
+  [[nodiscard]] int64_t LastNotFinite() const;
+  [[nodiscard]] std::vector<std::string> TrainedNames() const;
+
+  // All gradients are here. From now on this rank can make the step when it learns the result of the sum.
+  void AwaitEnd(double learning_rate);
+  [[nodiscard]] const Version& pending() const { return pending_; }
+  // Ends the step, also one that changes nothing because it is not finite: then the gradients are kept until
+  // the next one begins. After an error there is no valid state.
+  [[nodiscard]] Result<StepVerdict> EndStep(const StepEnd& end, double loss_scale);
+  // The step is not made.
+  void Undo() { pending_ = {}; }
+
+ private:
+  struct Unit {
+    Range range;            // of all elements
+    std::size_t first = 0;  // of its parameters
+    std::size_t count = 0;  // parameters
+    at::Tensor flat{};      // of which the parameters are views; without memory unless shown
+    at::Tensor gradient{};  // of this rank's piece
+  };
+  struct Layout {
+    std::vector<Layer> layers;
+    std::vector<NamedTensor> parameters;  // unit after unit
+    std::vector<Unit> units;
+    std::vector<std::optional<std::size_t>> unit_of_layer;
+    std::optional<std::size_t> shared_unit;
+  };
+  ShardedLayers(const api::OptimizerSpec& spec, std::shared_ptr<Model> model, Layout layout,
+                at::Device device, Copies copies);
+  [[nodiscard]] static Result<Layout> LayOut(const api::TrainingSpec& spec, Model& model);
+
+  [[nodiscard]] std::vector<Ranges> Cut(int holders) const override;
+  [[nodiscard]] Holder Myself() const override;
+  // This rank's piece of a unit, of the version that it would continue from.
+  [[nodiscard]] const Shard& Mine(std::size_t unit) const;
+  void Update(double factor);
+  void ForgetGradients();
+
+  const api::OptimizerSpec spec_;
+  const std::shared_ptr<Model> model_;  // shared_ptr by torch::nn::Module's design
+  const std::vector<Layer> layers_;
+  std::vector<NamedTensor> parameters_;
+  const std::vector<ParameterSettings> settings_;  // of the parameters
+  std::vector<Unit> units_;
+  const std::vector<std::optional<std::size_t>> unit_of_layer_;
+  const std::optional<std::size_t> shared_unit_;
+  std::vector<at::Tensor> initial_;  // the parameters before the first step; empty: dropped
+  Version pending_;
+  double pending_learning_rate_ = 0;
+};
+
+}  // namespace lockstep::train

@@ -1,0 +1,68 @@
+"""`lockstep run` with parameters and optimizer state divided over the ranks: what becomes of them when ranks die and leave, and what is stored."""
+import json
+import os
+import pathlib
+import signal
+
+import checkpoints
+from cases import expect
+from local_run import BATCH, LONGER, SAMPLES, Run, expect_complete, manifest, stop
+
+LOST = "layers and optimizer state lost with the ranks that held it"
+STEPS = LONGER * -(-SAMPLES // BATCH)
+
+
+def job(folder, strategy="fsdp", replicas=3):
+    return manifest(folder, replicas=replicas, strategy=strategy, epochs=LONGER,
+                    optimizer={"name": "adamw", "learningRate": 0.002, "weightDecay": 0.1, "clipNorm": 1})
+
+
+def logs(folder):
+    return "".join(path.read_text() for path in pathlib.Path(folder, "run").glob("*.log"))
+
+
+def sources(folder):
+    """Where ranks say that their state came from, after the first round."""
+    lines = [json.loads(line) for line in logs(folder).splitlines() if "rank entered the round" in line]
+    return {line["state_from"] for line in lines if line["round"] > 1}
+
+
+def expect_stored(folder):
+    step, _ = checkpoints.newest(pathlib.Path(folder, "checkpoints"))
+    expect(step == STEPS, f"the newest checkpoint is of step {step}")
+
+
+def test_goes_back_to_the_checkpoint_when_a_rank_is_killed(folder):
+    with Run(folder, job(folder)) as run:
+        run.until("a checkpoint", lambda: checkpoints.newest(pathlib.Path(folder, "checkpoints")))
+        run.until_step(60)
+        before = run.ranks()
+        expect(len(before) == 3, f"3 rank processes expected, {len(before)} found")
+        os.kill(before[1], signal.SIGKILL)
+        run.until("the rank's return", lambda: len(run.ranks()) == 3 and before[1] not in run.ranks())
+        expect(set(run.ranks()) >= {before[0], before[2]}, "a survivor's process was replaced")
+        expect_complete(run, LONGER)
+    expect(LOST in logs(folder), "nothing is said of what is lost")
+    expect("checkpoint" in sources(folder), f"states came from {sources(folder)}")
+    expect_stored(folder)
+
+
+def test_loses_nothing_when_a_rank_leaves_in_good_order(folder):
+    with Run(folder, job(folder)) as run:
+        run.until_step(60)
+        victim = run.workers()[1]
+        os.kill(victim, signal.SIGTERM)
+        run.until("the worker's return", lambda: victim not in run.workers() and len(run.ranks()) == 3)
+        expect_complete(run, LONGER)
+    expect(LOST not in logs(folder), "a part of the state was lost")
+    expect(not sources(folder) & {"checkpoint", "fresh"}, f"states came from {sources(folder)}")
+    expect_stored(folder)
+
+
+def test_stops_on_sigterm_and_resumes(folder):
+    with Run(folder, job(folder)) as run:
+        run.until_step(40)
+        stop(run, folder)
+    with Run(folder, job(folder)) as run:
+        expect_complete(run, LONGER)
+    expect_stored(folder)
