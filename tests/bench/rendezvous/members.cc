@@ -135,7 +135,7 @@ class Member {
                                    .round = in_round_ ? join_.last_round : 0,
                                    .world = world_,
                                    .first_rank = first_rank_,
-                                   .ranks = {{.rank = first_rank_, .phase = "train", .step = ++join_.step}},
+                                   .ranks = {{.rank = first_rank_, .step = ++join_.step}},
                                    .progress = {.round = join_.last_round, .step = join_.step, .loss = 0.5}};
     beats_.Post(protocol::kHeartbeatPath, beat, [this](int status, const std::string&) {
       beating_ = false;
