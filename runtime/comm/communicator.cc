@@ -6,16 +6,13 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <algorithm>
-#include <condition_variable>
 #include <optional>
-#include <thread>
 
 #include "runtime/comm/bounded_call.h"
 #include "runtime/comm/open_work.h"
 #include "runtime/comm/single_tensor.h"
 #include "runtime/comm/torch_error.h"
 #include "runtime/common/base/log.h"
-#include "runtime/common/base/mutex.h"
 
 namespace lockstep::comm {
 namespace {
@@ -43,34 +40,6 @@ c10::intrusive_ptr<c10d::Store> MakeStore(const Place& place, Listener& listener
   auto store = c10::make_intrusive<c10d::TCPStore>(place.store_host, options);
   return c10::make_intrusive<c10d::PrefixStore>("round/" + std::to_string(place.round), store);
 }
-
-class PrefixedStore final : public RoundStore {
- public:
-  explicit PrefixedStore(c10::intrusive_ptr<c10d::Store> store) : store_(std::move(store)) {}
-
-  Result<void> Set(const std::string& key, const std::string& value) override {
-    return CatchTorch(ErrorCode::kAborted, "the round's store",
-                      [&] { store_->set(key, std::vector<uint8_t>(value.begin(), value.end())); });
-  }
-  Result<std::optional<std::string>> Get(const std::string& key) override {
-    std::optional<std::string> value;
-    LOCKSTEP_TRY(CatchTorch(ErrorCode::kAborted, "the round's store", [&] {
-      if (!store_->check({key})) return;
-      const std::vector<uint8_t> bytes = store_->get(key);
-      value.emplace(bytes.begin(), bytes.end());
-    }));
-    return value;
-  }
-  Result<int64_t> Add(const std::string& key, int64_t amount) override {
-    int64_t sum = 0;
-    LOCKSTEP_TRY(
-        CatchTorch(ErrorCode::kAborted, "the round's store", [&] { sum = store_->add(key, amount); }));
-    return sum;
-  }
-
- private:
-  const c10::intrusive_ptr<c10d::Store> store_;
-};
 
 }  // namespace
 
@@ -153,7 +122,7 @@ Result<std::shared_ptr<Communicator>> Communicator::Connect(const Place& place, 
     group->process_group->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::GLOO,
                                      c10::intrusive_ptr<c10d::Backend>(group->gloo));
     group->process_group->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
-    group->store = std::make_shared<PrefixedStore>(store);
+    group->store = MakeRoundStore(store);
   }));
   // Part of connecting: no rank has work to do before it, and no supervisor watches this wait yet.
   LOCKSTEP_TRY(CheckDevicesOf(place, use, *group->process_group));
@@ -418,40 +387,6 @@ Result<void> Communicator::AllGatherInto(at::Tensor& all, at::Tensor& mine) {
 
 Result<void> Communicator::Barrier() {
   return Run("barrier", [&] { return WaitForHost(*group_->gloo->barrier(), "barrier"); });
-}
-
-namespace {
-
-struct Attempt {
-  Mutex mutex;
-  std::condition_variable_any done;
-  bool given_up LOCKSTEP_GUARDED_BY(mutex) = false;
-  std::optional<Result<std::shared_ptr<Communicator>>> outcome LOCKSTEP_GUARDED_BY(mutex);
-};
-
-}  // namespace
-
-Result<std::shared_ptr<Communicator>> ConnectUnlessStopped(const Place& place, Listener listener,
-                                                           const Deadlines& deadlines, std::stop_token stop,
-                                                           const DeviceUse& device) {
-  // Shared, because an abandoned attempt outlives this call.
-  auto attempt = std::make_shared<Attempt>();
-  std::thread([attempt, place, listener = std::move(listener), deadlines, device]() mutable {
-    auto outcome = Communicator::Connect(place, std::move(listener), deadlines, device);
-    const MutexLock lock(attempt->mutex);
-    // The caller has given up: close the connections now, because peers would count on a rank that never
-    // joins.
-    if (attempt->given_up) outcome = Error{ErrorCode::kCancelled, "given up"};
-    attempt->outcome = std::move(outcome);
-    attempt->done.notify_all();
-  }).detach();
-  MutexLock lock(attempt->mutex);
-  if (attempt->done.wait(lock, stop,
-                         [&]() LOCKSTEP_REQUIRES(attempt->mutex) { return attempt->outcome.has_value(); })) {
-    return std::move(*attempt->outcome);
-  }
-  attempt->given_up = true;
-  return Error{ErrorCode::kCancelled, "the round was over before its ranks were connected"};
 }
 
 }  // namespace lockstep::comm

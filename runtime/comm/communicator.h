@@ -17,12 +17,12 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <stop_token>
 #include <string>
 #include <vector>
 
 #include "runtime/comm/device_group.h"
 #include "runtime/comm/listener.h"
+#include "runtime/comm/round_store.h"
 #include "runtime/common/base/result.h"
 
 namespace c10d {
@@ -47,19 +47,6 @@ struct Deadlines {
   // Longer than any wait for a rank that is only late, so recovery never depends on it. It ends hangs that
   // were not detected.
   std::chrono::milliseconds collective;
-};
-
-// Key-value store of one round, served by its rank 0. Any thread. It outlives the communicator, so that
-// background work can end after the round.
-class RoundStore {
- public:
-  virtual ~RoundStore() = default;
-  [[nodiscard]] virtual Result<void> Set(const std::string& key, const std::string& value) = 0;
-  // Does not wait: returns nothing if the key does not exist yet.
-  [[nodiscard]] virtual Result<std::optional<std::string>> Get(const std::string& key) = 0;
-  // Adds to a number, initially 0, and returns the new value. Waits as long as the connection lasts: see
-  // SharedCounter.
-  [[nodiscard]] virtual Result<int64_t> Add(const std::string& key, int64_t amount) = 0;
 };
 
 class Communicator {
@@ -192,15 +179,5 @@ class Communicator {
   std::atomic<std::chrono::steady_clock::duration> last_wait_{};
   std::atomic<int64_t> bytes_given_ = 0;
 };
-
-// Runs Communicator::Connect on a separate thread, so that the caller can give up at once if the round ends
-// before it began: c10d and Gloo cannot interrupt a connect. kCancelled: `stop` was requested first; the
-// attempt then ends by itself in the background, possibly after the connect deadline. Meanwhile the process
-// must not run the destructors of global objects: it must end with std::_Exit. Any thread.
-[[nodiscard]] Result<std::shared_ptr<Communicator>> ConnectUnlessStopped(const Place& place,
-                                                                         Listener listener,
-                                                                         const Deadlines& deadlines,
-                                                                         std::stop_token stop,
-                                                                         const DeviceUse& device = {});
 
 }  // namespace lockstep::comm

@@ -10,7 +10,7 @@
 #include <string>
 #include <thread>
 
-#include "runtime/comm/communicator.h"
+#include "runtime/comm/round_store.h"
 
 namespace lockstep::comm {
 

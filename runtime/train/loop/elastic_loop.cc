@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "runtime/comm/connect_unless_stopped.h"
 #include "runtime/comm/torch_error.h"
 #include "runtime/common/api/model_flops.h"
 #include "runtime/common/base/log.h"

@@ -8,6 +8,7 @@
 #include <functional>
 #include <thread>
 
+#include "runtime/comm/connect_unless_stopped.h"
 #include "tests/support/forked_ranks.h"
 
 namespace lockstep::comm {
