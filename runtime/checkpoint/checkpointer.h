@@ -67,8 +67,7 @@ class Checkpointer {
   // no outcome. Returns at once.
   void Abandon();
   // The outcomes of saves since the last call, oldest first. A save that this rank replaced is not among
-  // them. kAborted on rank 0: another rank had already replaced the save by a newer one; the store did not
-  // fail.
+  // them. kCancelled on rank 0: another rank had already replaced the save by a newer one; nothing failed.
   [[nodiscard]] std::vector<SaveOutcome> TakeOutcomes();
 
   // Reads what the job needs from a checkpoint. kDataLoss, kNotFound and kUnsupported mean that the

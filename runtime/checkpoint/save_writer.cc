@@ -53,7 +53,7 @@ SaveWriter::SaveWriter(const api::CheckpointSpec& spec, const protocol::JobIdent
 void SaveWriter::Drop(const PendingSave& save) {
   if (save.place.rank == 0) return Lose(save);
   (void)PublishShard(*save.exchange, save.key(), save.place.rank,
-                     Error{ErrorCode::kAborted, "a newer save replaced this one"});
+                     Error{ErrorCode::kCancelled, "a newer save replaced this one"});
 }
 
 SaveOutcome SaveWriter::Write(const PendingSave& save) {

@@ -106,7 +106,8 @@ void Saves::Report() {
     const Started started = started_[outcome.step];
     if (outcome.error.has_value()) {
       failed_[outcome.step] = *outcome.error;
-      context_.link.Send(protocol::SaveFailed{outcome.step, outcome.error->message});
+      if (outcome.error->code != ErrorCode::kCancelled)  // else a newer save has replaced it
+        context_.link.Send(protocol::SaveFailed{outcome.step, outcome.error->message});
       if (outcome.error->IsTransient()) context_.patience.Missed(*outcome.error, "the next checkpoint");
     } else if (started.is_reporter) {
       context_.link.Send(protocol::Saved{.step = outcome.step,

@@ -296,7 +296,7 @@ TEST_F(CheckpointerTest, ANewerSaveReplacesAWaitingOneOnEveryRank) {
   ASSERT_EQ(outcomes.size(), 3U);
   EXPECT_FALSE(outcomes[0].error);
   ASSERT_TRUE(outcomes[1].error);
-  EXPECT_EQ(outcomes[1].error->code, ErrorCode::kAborted);
+  EXPECT_EQ(outcomes[1].error->code, ErrorCode::kCancelled);
   EXPECT_FALSE(outcomes[2].error);
   EXPECT_THAT(Steps(), ElementsAre(3, 1));
 }

@@ -10,10 +10,12 @@
 #include <filesystem>
 
 #include "runtime/checkpoint/file_store.h"
+#include "runtime/checkpoint/shard_messages.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/forked_ranks.h"
 #include "tests/support/limited_memory.h"
 #include "tests/support/state_of.h"
+#include "tests/unit/runtime/checkpoint/memory_exchange.h"
 
 namespace lockstep::train {
 namespace {
@@ -206,6 +208,22 @@ TEST_F(SavesTest, WaitsForASaveThatMakesProgressAndShowsThatItLives) {
   });
   ExpectAllSucceed(ranks);
   EXPECT_TRUE(IsStored(0));
+}
+
+TEST_F(SavesTest, ASaveThatANewerOneReplacedHasNotFailed) {
+  Saver saver(folder_);
+  const auto sent_after = [&](int64_t step, ErrorCode code) {
+    const auto exchange = std::make_shared<checkpoint::MemoryExchange>();
+    const Error of_rank_1{code, "as the test says"};
+    EXPECT_TRUE(checkpoint::PublishShard(*exchange, {.round = 1, .step = step}, 1, of_rank_1).ok());
+    saver.checkpointer->Save(
+        {.step = step, .round = 1, .rank = 0, .world = 2, .tensors = saver.state.Tensors()}, exchange);
+    EXPECT_TRUE(saver.checkpointer->Wait(kLong).ok());
+    saver.saves->Report();
+    return saver.Sent();
+  };
+  EXPECT_THAT(sent_after(1, ErrorCode::kForbidden), ::testing::HasSubstr("as the test says"));
+  EXPECT_EQ(sent_after(2, ErrorCode::kCancelled), "");
 }
 
 // The other parts were on other ranks, which handed them over or stored them: no further try within the grace
