@@ -40,9 +40,9 @@ class Model : public torch::nn::Module {
   }
 
   // The model as consecutive parts, so that `strategy: pipeline` and `hybrid` can place them on different
-  // ranks, and `gradientCheckpointing` can compute each again in the backward pass. Together they must compute
-  // Forward, and contain all parameters and buffers. A part must not modify its input in place. Empty: the
-  // model cannot be divided.
+  // ranks, `fsdp` can collect one after another, and `gradientCheckpointing` can compute each again in the
+  // backward pass. Together they must compute Forward, and contain all parameters and buffers. A part must
+  // not modify its input in place. Empty: the model cannot be divided.
   [[nodiscard]] virtual std::vector<Layer> Layers() { return {}; }
 
   // A differentiable scalar: the SUM over samples, because only the sum over all ranks knows the number to

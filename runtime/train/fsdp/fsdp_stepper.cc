@@ -113,11 +113,8 @@ Result<void> FsdpStepper::Pass(const Slice* piece, Passed& passed, const std::st
   LOCKSTEP_TRY(timed("forward", [&]() -> Result<void> {
     const at::AutoGradMode with_gradients(true);
     const models::Autocast precision(context_.spec.precision, state_.device.type());
-    if (has_samples) {
-      at::Generator generator = at::globalContext().defaultGenerator(state_.device);
-      const std::lock_guard lock(generator.mutex());
-      generator.set_current_seed(MicroBatchSeed(context_.spec.seed, state_.step, piece->begin));
-    }
+    if (has_samples)
+      SeedGenerator(MicroBatchSeed(context_.spec.seed, state_.step, piece->begin), state_.device);
     LOCKSTEP_TRY(const at::Tensor outputs,
                  pass.Forward(has_samples ? batch.inputs : at::Tensor(), /*with_gradients=*/true));
     if (!has_samples) return {};

@@ -20,10 +20,8 @@ using comm::CatchTorch;
 constexpr int64_t kPieceMultiple = 16;
 
 std::vector<std::string> SlotNames(const api::OptimizerSpec& spec) {
-  // A dummy parameter reveals the optimizer's state slots.
-  const auto sample = MakeOptimizer(spec, {{"", at::zeros({1})}});
-  std::vector<std::string> names = {""};  // the parameter itself
-  for (const NamedTensor& slot : sample->state()) names.push_back(slot.name);
+  std::vector<std::string> names = SlotPrefixes(spec);
+  names.insert(names.begin(), "");  // the parameter itself
   return names;
 }
 

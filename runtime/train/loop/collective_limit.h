@@ -2,9 +2,9 @@
 // The time limit of a collective, including the wait for the slowest rank. Pure.
 //
 // A peer that dies closes its connections, and the supervisor of a rank that hangs detects it
-// (runtime/launch/supervisor/hang_detector.h) and ends the round. Both happen before this limit: a rank that is late,
-// but within the bounds of spec.healthPolicy, breaks no round. The limit is for hangs that no supervisor
-// detects.
+// (runtime/launch/supervisor/hang_detector.h) and ends the round. Both happen before this limit: a rank that
+// is late, but within the bounds of spec.healthPolicy, breaks no round. The limit is for hangs that no
+// supervisor detects.
 
 #include <algorithm>
 #include <chrono>

@@ -39,9 +39,7 @@ int Neighbour(const StagedState& staged, int stages_away) {
 
 // Gives a layer and micro-batch the same random numbers on any rank.
 void SeedLayer(uint64_t micro_batch_seed, int layer, at::Device device) {
-  at::Generator generator = at::globalContext().defaultGenerator(device);
-  const std::lock_guard lock(generator.mutex());
-  generator.set_current_seed(MixBits(micro_batch_seed, static_cast<uint64_t>(layer), 0));
+  SeedGenerator(MixBits(micro_batch_seed, static_cast<uint64_t>(layer), 0), device);
 }
 
 }  // namespace

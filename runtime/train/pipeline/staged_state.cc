@@ -93,15 +93,13 @@ Result<void> StagedState::FindEntries() {
 }
 
 void StagedState::AddMoments() {
-  // A dummy parameter reveals the optimizer's state slots.
-  const auto sample = MakeOptimizer(spec_.optimizer, {{"", at::zeros({1})}});
   const std::size_t count = entries_.size();
-  for (const NamedTensor& kind : sample->state()) {
+  for (const std::string& prefix : SlotPrefixes(spec_.optimizer)) {
     for (std::size_t i = 0; i < count; ++i) {
       const Entry parameter = entries_[i];
       if (!parameter.is_trained) continue;
       entries_.push_back(
-          {kind.name + parameter.name, Kind::kMoment, parameter.layers, {}, parameter.stand_in, {}, false});
+          {prefix + parameter.name, Kind::kMoment, parameter.layers, {}, parameter.stand_in, {}, false});
     }
   }
 }

@@ -56,12 +56,6 @@ int PrefetchOf(const api::TrainingSpec& spec) {
   return spec.strategy == api::Strategy::kAsync ? 1 : spec.data.prefetch;
 }
 
-void SeedGenerator(uint64_t seed, at::Device device) {
-  at::Generator generator = at::globalContext().defaultGenerator(device);
-  const std::lock_guard lock(generator.mutex());
-  generator.set_current_seed(seed);
-}
-
 // The loss of a micro-batch without a valid sample: each gradient is exactly 0, and running statistics do not
 // change.
 at::Tensor ZeroLoss(const std::vector<at::Tensor>& parameters) {

@@ -152,6 +152,14 @@ std::vector<ParameterSettings> SettingsOf(const api::OptimizerSpec& spec,
   return settings;
 }
 
+std::vector<std::string> SlotPrefixes(const api::OptimizerSpec& spec) {
+  // A parameter without a name reveals them.
+  const auto sample = MakeOptimizer(spec, {{"", at::zeros({1})}});
+  std::vector<std::string> prefixes;
+  for (const NamedTensor& slot : sample->state()) prefixes.push_back(slot.name);
+  return prefixes;
+}
+
 std::unique_ptr<Optimizer> MakeOptimizer(const api::OptimizerSpec& spec,
                                          const std::vector<NamedTensor>& parameters,
                                          std::vector<at::Tensor> state,

@@ -8,6 +8,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -44,6 +45,8 @@ class Optimizer {
                                                        const std::vector<NamedTensor>& parameters,
                                                        std::vector<at::Tensor> state = {},
                                                        std::vector<ParameterSettings> settings = {});
+// The prefixes of the names in state(), in its order: "optimizer.<slot>.".
+[[nodiscard]] std::vector<std::string> SlotPrefixes(const api::OptimizerSpec& spec);
 // One entry per parameter, each of which must be whole.
 [[nodiscard]] std::vector<ParameterSettings> SettingsOf(const api::OptimizerSpec& spec,
                                                         const std::vector<NamedTensor>& parameters);

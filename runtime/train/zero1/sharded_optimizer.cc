@@ -27,14 +27,6 @@ void CopyInto(const std::vector<at::Tensor>& views, const at::Tensor& flat) {
   }
 }
 
-std::vector<std::string> SlotNamesOf(const api::OptimizerSpec& spec) {
-  // A dummy parameter reveals the optimizer's state slots.
-  const auto sample = MakeOptimizer(spec, {{"", at::zeros({1})}});
-  std::vector<std::string> names;
-  for (const NamedTensor& slot : sample->state()) names.push_back(slot.name);
-  return names;
-}
-
 Error CannotBeDivided(const std::string& parameter, const std::string& problem) {
   return {ErrorCode::kInvalidArgument,
           "spec.training.strategy: zero1 cannot divide " + parameter + ", which " + problem + "; use ddp"};
@@ -56,7 +48,7 @@ Result<std::unique_ptr<ShardedOptimizer>> ShardedOptimizer::Make(const api::Opti
 
 ShardedOptimizer::ShardedOptimizer(const api::OptimizerSpec& spec, std::vector<NamedTensor> parameters,
                                    Copies copies)
-    : HeldShards(parameters, SlotNamesOf(spec), parameters.front().tensor.options().requires_grad(false),
+    : HeldShards(parameters, SlotPrefixes(spec), parameters.front().tensor.options().requires_grad(false),
                  /*begins_at_zero=*/true, copies, "optimizer state"),
       spec_(spec),
       parameters_(std::move(parameters)),

@@ -5,14 +5,13 @@
 #include <signal.h>
 
 #include <cmath>
-#include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <map>
 
 #include "runtime/train/fsdp/layer_pass.h"
 #include "runtime/train/loop/evaluation.h"
 #include "tests/support/forked_ranks.h"
+#include "tests/unit/runtime/train/token_folder.h"
 #include "tests/unit/runtime/train/trainer.h"
 
 namespace lockstep::train {
@@ -89,24 +88,6 @@ bool IsAsWithDdp(api::TrainingSpec spec, Trainer& trainer, comm::Communicator& c
   }
   return same;
 }
-
-class TokenFolder {
- public:
-  TokenFolder() : path_(::mkdtemp(name_.data())) {
-    for (const char* name : {"train.txt", "val.txt"}) {
-      std::ofstream file(path_ + "/" + name);
-      for (int i = 0; i < 500; ++i) file << static_cast<char>('a' + i * i % 23);
-    }
-  }
-  ~TokenFolder() { std::filesystem::remove_all(path_); }
-  TokenFolder(const TokenFolder&) = delete;
-  TokenFolder& operator=(const TokenFolder&) = delete;
-  [[nodiscard]] const std::string& path() const { return path_; }
-
- private:
-  std::string name_ = (std::filesystem::temp_directory_path() / "lockstep-tokens-XXXXXX").string();
-  std::string path_;
-};
 
 void ExpectDdp(const api::TrainingSpec& spec, int world, const TrainerOptions& options = {}) {
   RoundConnector connector;

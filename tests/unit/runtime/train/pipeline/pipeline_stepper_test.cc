@@ -2,13 +2,12 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
 #include <map>
 #include <numeric>
 
 #include "runtime/train/step/gradients.h"
 #include "tests/support/forked_ranks.h"
+#include "tests/unit/runtime/train/token_folder.h"
 #include "tests/unit/runtime/train/trainer.h"
 
 namespace lockstep::train {
@@ -36,22 +35,6 @@ api::TrainingSpec MlpTraining(api::Strategy strategy, int stages = 2) {
   spec.model.mlp.hidden_sizes = {40, 30, 20};
   return spec;
 }
-
-class TokenFolder {
- public:
-  TokenFolder() : path_(::mkdtemp(name_.data())) {
-    for (const char* name : {"train.txt", "val.txt"}) {
-      std::ofstream file(path_ + "/" + name);
-      for (int i = 0; i < 500; ++i) file << static_cast<char>('a' + i * i % 23);
-    }
-  }
-  ~TokenFolder() { std::filesystem::remove_all(path_); }
-  [[nodiscard]] const std::string& path() const { return path_; }
-
- private:
-  std::string name_ = (std::filesystem::temp_directory_path() / "lockstep-tokens-XXXXXX").string();
-  std::string path_;
-};
 
 api::TrainingSpec GptTraining(const TokenFolder& folder, api::Strategy strategy, int stages = 2) {
   api::TrainingSpec spec = Training(strategy, stages);
