@@ -49,7 +49,8 @@ struct ConvertArguments {
 [[nodiscard]] int Models();
 
 // Replaces this process by the program for `lockstep checkpoint …`, which is separate because it links Arrow
-// (runtime/tools/checkpoint_tool). `arguments`: main's, from the verb on. Returns only if there is no such program.
+// (runtime/tools/checkpoint_tool). `arguments`: main's, from the verb on. Returns only if there is no such
+// program.
 [[nodiscard]] int BecomeCheckpointTool(char** arguments);
 
 struct PlotArguments {
