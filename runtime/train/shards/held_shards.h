@@ -11,6 +11,7 @@
 // Step thread. kAborted: the round broke. kInternal: LibTorch failed. After either error this object still
 // holds all that it held before.
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -23,6 +24,7 @@
 namespace lockstep::train {
 
 using checkpoint::NamedTensor;
+class Optimizer;
 
 class HeldShards {
  public:
@@ -78,6 +80,9 @@ class HeldShards {
     Version version;
     Range range;
     std::vector<at::Tensor> slots;  // flat
+    // For subclasses that keep them from step to step: views of the parameters, and what steps these.
+    std::vector<at::Tensor> stepped{};
+    std::shared_ptr<Optimizer> optimizer{};
   };
 
   // `parameters` have the elements, in this order. `slot_names` are the prefixes of the names in a checkpoint.

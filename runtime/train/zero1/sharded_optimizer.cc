@@ -76,25 +76,31 @@ std::vector<at::Tensor> ShardedOptimizer::GradientsOf(const Range& range) const 
   return views;
 }
 
-void ShardedOptimizer::Update(const Shard& shard, double learning_rate) const {
-  const std::vector<at::Tensor> gradients = GradientsOf(shard.range);
-  std::vector<NamedTensor> views;
-  for (const at::Tensor& view : ViewsOf(shard.range)) {
-    view.mutable_grad() = gradients[views.size()];
-    views.push_back({"", view});
-  }
-  if (views.empty()) return;
+void ShardedOptimizer::MakeOptimizerOf(Shard& shard) const {
+  shard.stepped = ViewsOf(shard.range);
+  std::vector<NamedTensor> named;
+  named.reserve(shard.stepped.size());
+  for (const at::Tensor& view : shard.stepped) named.push_back({"", view});
   std::vector<at::Tensor> state;  // views of the flat slots
   for (const at::Tensor& slot : shard.slots) {
     int64_t begin = 0;
-    for (const NamedTensor& view : views) {
-      state.push_back(slot.narrow(0, begin, view.tensor.numel()));
-      begin += view.tensor.numel();
+    for (const at::Tensor& view : shard.stepped) {
+      state.push_back(slot.narrow(0, begin, view.numel()));
+      begin += view.numel();
     }
   }
   std::vector<ParameterSettings> settings;
   for (const auto& [parameter, piece] : PiecesOf(shard.range)) settings.push_back(settings_[parameter]);
-  MakeOptimizer(spec_, views, std::move(state), std::move(settings))->Step(version().step, learning_rate);
+  shard.optimizer = MakeOptimizer(spec_, named, std::move(state), std::move(settings));
+}
+
+void ShardedOptimizer::Update(Shard& shard, double learning_rate) const {
+  if (shard.range.size() == 0) return;
+  if (shard.optimizer == nullptr) MakeOptimizerOf(shard);
+  const std::vector<at::Tensor> gradients = GradientsOf(shard.range);
+  for (std::size_t i = 0; i < gradients.size(); ++i) shard.stepped[i].mutable_grad() = gradients[i];
+  shard.optimizer->Step(version().step, learning_rate);
+  for (const at::Tensor& view : shard.stepped) view.mutable_grad().reset();
 }
 
 Result<void> ShardedOptimizer::GatherIntoGradients(Communicator& communicator) const {
@@ -141,7 +147,7 @@ Result<void> ShardedOptimizer::Step(Communicator& communicator, double learning_
     }
   }));
   const Result<void> updated = CatchTorch(ErrorCode::kInternal, "optimizer", [&] {
-    for (const Shard& shard : shards()) Update(shard, learning_rate);
+    for (Shard& shard : shards()) Update(shard, learning_rate);
   });
   Result<void> gathered = updated.ok() ? GatherIntoGradients(communicator) : updated;
   if (!updated.ok()) shards().clear();
