@@ -14,6 +14,7 @@
 #include "runtime/train/step/not_finite.h"
 #include "runtime/train/step/schedule.h"
 #include "runtime/train/step/seed.h"
+#include "runtime/train/step/seed_generator.h"
 
 namespace lockstep::train {
 namespace {

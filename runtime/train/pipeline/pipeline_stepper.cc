@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "runtime/comm/torch_error.h"
+#include "runtime/common/base/mix.h"
 #include "runtime/common/base/strings.h"
 #include "runtime/models/precision.h"
 #include "runtime/parallel/pipeline_schedule.h"
@@ -18,6 +19,7 @@
 #include "runtime/train/step/not_finite.h"
 #include "runtime/train/step/schedule.h"
 #include "runtime/train/step/seed.h"
+#include "runtime/train/step/seed_generator.h"
 
 namespace lockstep::train {
 namespace {

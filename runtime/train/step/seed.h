@@ -2,8 +2,6 @@
 // Random seeds as a function of where they are used, never of what a process did before: a repeated step
 // draws the same numbers in any world and process.
 
-#include <c10/core/Device.h>
-
 #include <cstdint>
 
 #include "runtime/common/base/mix.h"
@@ -15,8 +13,5 @@ namespace lockstep::train {
 [[nodiscard]] inline uint64_t MicroBatchSeed(int64_t seed, int64_t step, int64_t begin) {
   return MixBits(static_cast<uint64_t>(seed), static_cast<uint64_t>(step), static_cast<uint64_t>(begin));
 }
-
-// Seeds LibTorch's default generator of the device.
-void SeedGenerator(uint64_t seed, at::Device device);
 
 }  // namespace lockstep::train

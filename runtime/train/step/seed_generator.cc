@@ -1,4 +1,4 @@
-#include "runtime/train/step/seed.h"
+#include "runtime/train/step/seed_generator.h"
 
 #include <ATen/Context.h>
 
