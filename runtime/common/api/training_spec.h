@@ -191,6 +191,12 @@ struct SyncSpec {
   std::optional<Compression> compression;  // of gradients; absent: none
 };
 
+// A rank has only a part of what a step changes.
+[[nodiscard]] constexpr bool DividesState(Strategy strategy) {
+  return strategy == Strategy::kZero1 || strategy == Strategy::kFsdp || strategy == Strategy::kPipeline ||
+         strategy == Strategy::kHybrid;
+}
+
 // The layers of the model are placed on different ranks.
 [[nodiscard]] constexpr bool DividesLayers(Strategy strategy) {
   return strategy == Strategy::kPipeline || strategy == Strategy::kHybrid;

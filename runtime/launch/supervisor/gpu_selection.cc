@@ -3,6 +3,8 @@
 #include <limits>
 #include <utility>
 
+#include "runtime/common/api/training_spec.h"
+
 namespace lockstep::launch {
 namespace {
 
@@ -10,8 +12,10 @@ std::size_t MostOf(const protocol::WorkerConfig& config, bool is_program) {
   if (config.requested_gpus == 0) return 0;
   // How a user's program distributes its GPUs over ranks is unknown.
   if (is_program) return static_cast<std::size_t>(config.requested_gpus);
-  if (config.training.value("determinism", "") == "World") return 0;  // computed on the CPU
-  if (config.training.value("strategy", "") == "dataparallel") return std::numeric_limits<std::size_t>::max();
+  if (config.training.value("determinism", "") == api::NameOf(api::Determinism::kWorld))
+    return 0;  // computed on the CPU
+  if (config.training.value("strategy", "") == api::NameOf(api::Strategy::kDataparallel))
+    return std::numeric_limits<std::size_t>::max();
   return static_cast<std::size_t>(config.nproc);
 }
 

@@ -11,6 +11,8 @@
 #include <optional>
 #include <vector>
 
+#include "runtime/common/api/training_spec.h"
+#include "runtime/common/base/enum_text.h"
 #include "runtime/common/base/file.h"
 #include "runtime/common/base/log.h"
 #include "runtime/common/base/queue.h"
@@ -53,8 +55,8 @@ struct FromLife {
 };
 
 bool DividesState(const protocol::WorkerConfig& config) {
-  const std::string strategy = config.training.value("strategy", "");
-  return strategy == "zero1" || strategy == "fsdp" || strategy == "pipeline" || strategy == "hybrid";
+  const auto strategy = EnumFromName<api::Strategy>(config.training.value("strategy", ""));
+  return strategy.has_value() && api::DividesState(*strategy);  // a program has none
 }
 
 std::string UrlOf(const FormationAddress& at) { return "http://" + http::JoinHostPort(at.host, at.port); }

@@ -30,7 +30,6 @@ class PipelineState final : public TrainingState {
   [[nodiscard]] Result<PartToSave> Save(comm::Communicator& communicator) override;
   [[nodiscard]] Result<std::vector<NamedTensor>> Whole() const override;
   [[nodiscard]] std::unique_ptr<PartToLoad> Load(const LoadRequest& request) override;
-  [[nodiscard]] bool is_divided() const override { return true; }
   [[nodiscard]] bool holds_a_part() const override { return stages_->holds_a_part(); }
   [[nodiscard]] Result<void> HandOver(comm::Communicator& communicator,
                                       const std::vector<bool>& stays) override {

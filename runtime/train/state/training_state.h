@@ -136,7 +136,7 @@ class TrainingState {
   [[nodiscard]] virtual std::unique_ptr<PartToLoad> Load(const LoadRequest& request) = 0;
 
   // Whether a rank may hold what no other rank holds, so that those which leave hand it over.
-  [[nodiscard]] virtual bool is_divided() const { return false; }
+  [[nodiscard]] bool is_divided() const { return api::DividesState(spec_.strategy); }
   // Whether this rank holds some of what is divided, but not all of it.
   [[nodiscard]] virtual bool holds_a_part() const { return false; }
   // All ranks of the round call it with the same `stays`, of which some are true and some are not. Afterwards

@@ -50,7 +50,7 @@ MAY_INCLUDE = {
     "runtime/telemetry": common("base", "http", "protocol", "telemetry"),
     "runtime/witness": common("base", "protocol"),
     "runtime/launch/process": common("base"),
-    "runtime/launch/supervisor": common("base", "http", "protocol", "rendezvous") | runtime("telemetry", "launch/process"),
+    "runtime/launch/supervisor": common("base", "http", "protocol", "rendezvous", "api") | runtime("telemetry", "launch/process"),
     "runtime/launch/program": common("base", "http", "protocol") | runtime("witness", "launch/process", "launch/supervisor"),
     "runtime/launch/run": common("base", "http", "protocol", "rendezvous", "api") | runtime("launch/process", "launch/supervisor"),
     "runtime/tools/convert": common("base", "api"),
