@@ -207,8 +207,9 @@ struct PipelineSpec {
   int64_t copy_every_steps = 0;   // copy each stage to host memory, here and on a neighbour; 0: never
 };
 
-struct Zero1Spec {
-  int32_t copies = 1;  // ranks that keep each part of the optimizer's state
+// Of zero1 and fsdp.
+struct ShardsSpec {
+  int32_t copies = 1;  // ranks that keep each part of the divided state
 };
 
 // Evaluates the whole test set, each sample once, after every `every_epochs` epochs and at the end.
@@ -244,7 +245,8 @@ struct TrainingSpec {
   Strategy strategy = Strategy::kDdp;
   SyncSpec sync;
   PipelineSpec pipeline;
-  Zero1Spec zero1;
+  ShardsSpec zero1;
+  ShardsSpec fsdp;
   int64_t seed = 0;
   std::optional<EvaluationSpec> evaluation;  // absent: none
   std::optional<EarlyStopSpec> early_stop;

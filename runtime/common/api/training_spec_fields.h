@@ -160,7 +160,7 @@ void Describe(A& fields, Of<A, SyncSpec>& spec) {
 }
 
 template <typename A>
-void Describe(A& fields, Of<A, Zero1Spec>& spec) {
+void Describe(A& fields, Of<A, ShardsSpec>& spec) {
   fields.Field("copies", spec.copies, {.min = 1, .max = 4});
 }
 
@@ -204,6 +204,7 @@ void Describe(A& fields, Of<A, TrainingSpec>& spec) {
   fields.Field("sync", spec.sync);
   fields.Section("pipeline", spec.pipeline, DividesLayers(spec.strategy), "strategy is pipeline or hybrid");
   fields.Section("zero1", spec.zero1, spec.strategy == Strategy::kZero1, "strategy is zero1");
+  fields.Section("fsdp", spec.fsdp, spec.strategy == Strategy::kFsdp, "strategy is fsdp");
   fields.Field("seed", spec.seed, {.min = 0, .max = kMaxInteger});
   fields.Field("evaluation", spec.evaluation);
   fields.Field("earlyStop", spec.early_stop);

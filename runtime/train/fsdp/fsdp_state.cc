@@ -73,7 +73,7 @@ struct FsdpState::RankState {
 Result<void> FsdpState::Build() {
   LOCKSTEP_TRY(std::shared_ptr<Model> made, FreshModel());
   TakeModel(std::move(made));
-  LOCKSTEP_TRY(layers_, ShardedLayers::Make(spec(), model, device, {}));
+  LOCKSTEP_TRY(layers_, ShardedLayers::Make(spec(), model, device, {spec().fsdp.copies, ranks_in_pod_}));
   return CatchTorch(ErrorCode::kInvalidArgument, "spec.training.model", [this] {
     const at::NoGradGuard no_grad;
     for (const NamedTensor& parameter : parameters) {

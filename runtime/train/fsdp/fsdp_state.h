@@ -13,7 +13,7 @@ namespace lockstep::train {
 
 class FsdpState final : public TrainingState {
  public:
-  explicit FsdpState(const StateInputs& inputs) : TrainingState(inputs) {}
+  explicit FsdpState(const StateInputs& inputs) : TrainingState(inputs), ranks_in_pod_(inputs.ranks_in_pod) {}
   [[nodiscard]] Result<void> Build() override;
 
   [[nodiscard]] std::vector<NamedTensor> Tensors() const override { return With(layers_->described()); }
@@ -56,6 +56,7 @@ class FsdpState final : public TrainingState {
   [[nodiscard]] Result<StateSource> SyncAtStart(comm::Communicator& communicator, const Restore& restore);
   [[nodiscard]] Result<void> TakeFresh(const comm::Communicator& communicator);
 
+  const int ranks_in_pod_;
   std::unique_ptr<ShardedLayers> layers_;
   std::vector<NamedTensor> whole_;  // parameters that are not trained, and buffers
   std::vector<at::Tensor> buffers_before_;

@@ -84,8 +84,11 @@ Result<StepReport> FsdpStepper::Attempt(const Requests& requests, const std::sto
   values[FsdpSum::kLoss] = passed.loss;
   LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "norm of the gradient",
                           [&] { values[FsdpSum::kSquares] = state_.layers().SquaresOfGradients(); }));
-  state_.layers().AwaitEnd(report.learning_rate);
-  LOCKSTEP_TRY(context_.phases.Time("reduce", [&] { return communicator_->SumInPlace(sums); }));
+  LOCKSTEP_TRY(context_.phases.Time("reduce", [&]() -> Result<void> {
+    LOCKSTEP_TRY(state_.layers().ShareGradients(*communicator_));
+    state_.layers().AwaitEnd(report.learning_rate);
+    return communicator_->SumInPlace(sums);
+  }));
   return context_.phases.Time("optimizer",
                               [&] { return End(sums, std::move(report), std::isfinite(passed.loss)); });
 }

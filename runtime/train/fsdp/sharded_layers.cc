@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
+#include <span>
 #include <utility>
 
 #include "runtime/comm/torch_error.h"
@@ -15,6 +17,7 @@ namespace lockstep::train {
 namespace {
 
 using comm::CatchTorch;
+using comm::Communicator;
 
 // Vectorised kernels begin at a multiple of it.
 constexpr int64_t kPieceMultiple = 16;
@@ -147,10 +150,9 @@ Holder ShardedLayers::Myself() const {
   return holder;
 }
 
-const HeldShards::Shard& ShardedLayers::Mine(std::size_t unit) const {
-  // Redistribute leaves them in the order in which they are assigned.
-  return shards().at(unit);
-}
+// A rank's own part comes first, and has a range of each unit.
+const HeldShards::Shard& ShardedLayers::Mine(std::size_t unit) const { return shards().at(unit); }
+HeldShards::Shard& ShardedLayers::Mine(std::size_t unit) { return shards().at(unit); }
 
 int64_t ShardedLayers::PieceOf(std::size_t unit, int world) const {
   const int64_t each = (units_[unit].range.size() + world - 1) / world;
@@ -203,7 +205,7 @@ void ShardedLayers::BeginStep() {
 }
 
 void ShardedLayers::ForgetGradients() {
-  for (Unit& unit : units_) unit.gradient.reset();
+  for (Shard& shard : shards()) shard.gradient.reset();
 }
 
 at::Tensor ShardedLayers::TakeGradients(std::size_t index, int world) {
@@ -222,8 +224,9 @@ at::Tensor ShardedLayers::TakeGradients(std::size_t index, int world) {
 
 void ShardedLayers::AddGradient(std::size_t unit, const at::Tensor& sum) {
   const at::NoGradGuard no_grad;
-  const at::Tensor mine = sum.narrow(0, 0, Mine(unit).range.size());
-  at::Tensor& gradient = units_[unit].gradient;
+  Shard& shard = Mine(unit);
+  const at::Tensor mine = sum.narrow(0, 0, shard.range.size());
+  at::Tensor& gradient = shard.gradient;
   if (gradient.defined()) {
     gradient.add_(mine);
   } else {
@@ -233,8 +236,8 @@ void ShardedLayers::AddGradient(std::size_t unit, const at::Tensor& sum) {
 
 double ShardedLayers::SquaresOfGradients() const {
   std::vector<at::Tensor> gradients;
-  for (const Unit& unit : units_) {
-    if (unit.gradient.numel() > 0) gradients.push_back(unit.gradient);
+  for (std::size_t unit = 0; unit < units_.size(); ++unit) {
+    if (Mine(unit).range.size() > 0) gradients.push_back(Mine(unit).gradient);
   }
   return SumOfSquares(gradients);
 }
@@ -242,11 +245,11 @@ double ShardedLayers::SquaresOfGradients() const {
 int64_t ShardedLayers::LastNotFinite() const {
   int64_t last = -1;
   for (std::size_t unit = 0; unit < units_.size(); ++unit) {
-    int64_t begin = 0;
-    for (const auto& [i, piece] : PiecesOf(Mine(unit).range)) {
-      const at::Tensor gradient = units_[unit].gradient.narrow(0, begin, piece.size());
-      if (!std::isfinite(gradient.norm().item<double>())) last = std::max(last, static_cast<int64_t>(i));
-      begin += piece.size();
+    const Pieces pieces = PiecesOf(Mine(unit).range);
+    const std::vector<at::Tensor> gradients = SplitByPieces(Mine(unit).gradient, pieces);
+    for (std::size_t i = 0; i < pieces.size(); ++i) {
+      if (!std::isfinite(gradients[i].norm().item<double>()))
+        last = std::max(last, static_cast<int64_t>(pieces[i].first));
     }
   }
   return last;
@@ -259,39 +262,59 @@ std::vector<std::string> ShardedLayers::TrainedNames() const {
   return names;
 }
 
+Result<void> ShardedLayers::ShareGradients(Communicator& communicator) {
+  const at::NoGradGuard no_grad;
+  const int me = communicator.rank();
+  const std::vector<int> mine = PartsOf(me, communicator.world());
+  if (mine.size() == 1) return {};
+  std::vector<int64_t> receivers(IndexOf(communicator.world()), 0);  // by rank, 1: holds a copy of mine
+  for (int rank = 0; rank < communicator.world(); ++rank) {
+    const std::vector<int> theirs = PartsOf(rank, communicator.world());
+    receivers[IndexOf(rank)] = std::count(theirs.begin() + 1, theirs.end(), me);
+  }
+  const std::vector<int> owners(mine.begin() + 1, mine.end());
+  for (std::size_t unit = 0; unit < units_.size(); ++unit) {
+    std::vector<int64_t> sent_rows;
+    std::vector<int64_t> rows;
+    at::Tensor sent;
+    at::Tensor received;
+    LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "packing gradients", [&] {
+      for (std::size_t rank = 0; rank < receivers.size(); ++rank) {
+        const bool owns = std::find(owners.begin(), owners.end(), static_cast<int>(rank)) != owners.end();
+        sent_rows.push_back(receivers[rank] * Mine(unit).range.size());
+        rows.push_back(owns ? parts()[rank][unit].size() : 0);
+      }
+      sent = Mine(unit).gradient.repeat({static_cast<int64_t>(owners.size())});
+      received = at::empty({std::accumulate(rows.begin(), rows.end(), int64_t{0})}, options());
+    }));
+    LOCKSTEP_TRY(communicator.AllToAll(received, rows, sent, sent_rows));
+    for (std::size_t copy = 0; copy < owners.size(); ++copy) {
+      const auto owner = static_cast<std::ptrdiff_t>(owners[copy]);
+      const int64_t begin = std::accumulate(rows.begin(), rows.begin() + owner, int64_t{0});
+      Shard& shard = shards().at((copy + 1) * units_.size() + unit);
+      shard.gradient = received.narrow(0, begin, shard.range.size());
+    }
+  }
+  return {};
+}
+
 void ShardedLayers::AwaitEnd(double learning_rate) {
   pending_ = {version().step + 1, round()};
   pending_learning_rate_ = learning_rate;
 }
 
 void ShardedLayers::Update(double factor) {
-  std::vector<NamedTensor> pieces;
-  std::vector<ParameterSettings> settings;
-  std::vector<std::vector<at::Tensor>> moments(described().size() / parameters() -
-                                               1);  // by slot, of each piece
-  for (std::size_t unit = 0; unit < units_.size(); ++unit) {
-    const Shard& mine = Mine(unit);
-    if (mine.range.size() == 0) continue;
-    const at::Tensor gradient = units_[unit].gradient.mul_(factor);
-    int64_t begin = 0;
-    for (const auto& [parameter, range] : PiecesOf(mine.range)) {
-      const auto part_of = [begin, size = range.size()](const at::Tensor& flat) {
-        return flat.detach().narrow(0, begin, size);
-      };
-      begin += range.size();
-      const at::Tensor piece = part_of(mine.slots.front());
-      piece.mutable_grad() = part_of(gradient);
-      pieces.push_back({"", piece});
-      settings.push_back(settings_[parameter]);
-      for (std::size_t slot = 0; slot < moments.size(); ++slot)
-        moments[slot].push_back(part_of(mine.slots[slot + 1]));
+  for (Shard& shard : shards()) {
+    if (shard.range.size() == 0) continue;
+    const Pieces pieces = PiecesOf(shard.range);
+    if (shard.optimizer == nullptr) {
+      shard.optimizer = std::make_shared<ShardOptimizer>(spec_, settings_, pieces,
+                                                         SplitByPieces(shard.slots.front(), pieces),
+                                                         std::span(shard.slots).subspan(1));
     }
+    shard.optimizer->Step(SplitByPieces(shard.gradient.mul_(factor), pieces), version().step,
+                          pending_learning_rate_);
   }
-  if (pieces.empty()) return;
-  std::vector<at::Tensor> state;
-  for (const auto& of_slot : moments) state.insert(state.end(), of_slot.begin(), of_slot.end());
-  MakeOptimizer(spec_, pieces, std::move(state), std::move(settings))
-      ->Step(version().step, pending_learning_rate_);
 }
 
 Result<StepVerdict> ShardedLayers::EndStep(const StepEnd& end, double loss_scale) {

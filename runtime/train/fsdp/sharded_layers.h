@@ -9,6 +9,9 @@
 // gradient of its pieces. A rank that does not learn the result keeps them: in the next round another rank
 // reports it, and the rank then makes the step. So no rank keeps a second copy of anything.
 //
+// With `copies`, each piece is also kept by ranks in the pods before that of its owner, which sends them its
+// summed gradient in each step (ShareGradients); they make the same update.
+//
 // Step thread. kAborted: the round broke; kInternal: LibTorch failed.
 
 #include <torch/nn/module.h>
@@ -68,6 +71,9 @@ class ShardedLayers final : public HeldShards {
   [[nodiscard]] int64_t LastNotFinite() const;
   [[nodiscard]] std::vector<std::string> TrainedNames() const;
 
+  // All ranks call this together when their gradients are complete: gives those of its pieces to the ranks
+  // that hold copies.
+  [[nodiscard]] Result<void> ShareGradients(comm::Communicator& communicator);
   // All gradients are here. From now on this rank can make the step when it learns the result of the sum.
   void AwaitEnd(double learning_rate);
   [[nodiscard]] const Version& pending() const { return pending_; }
@@ -83,7 +89,6 @@ class ShardedLayers final : public HeldShards {
     std::size_t first = 0;  // of its parameters
     std::size_t count = 0;  // parameters
     at::Tensor flat{};      // of which the parameters are views; without memory unless shown
-    at::Tensor gradient{};  // of this rank's piece
   };
   struct Layout {
     std::vector<Layer> layers;
@@ -100,6 +105,7 @@ class ShardedLayers final : public HeldShards {
   [[nodiscard]] Holder Myself() const override;
   // This rank's piece of a unit, of the version that it would continue from.
   [[nodiscard]] const Shard& Mine(std::size_t unit) const;
+  [[nodiscard]] Shard& Mine(std::size_t unit);
   void Update(double factor);
   void ForgetGradients();
 

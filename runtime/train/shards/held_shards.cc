@@ -32,8 +32,8 @@ HeldShards::HeldShards(const std::vector<NamedTensor>& parameters, const std::ve
   }
 }
 
-std::vector<std::pair<std::size_t, Range>> HeldShards::PiecesOf(const Range& range) const {
-  std::vector<std::pair<std::size_t, Range>> pieces;
+Pieces HeldShards::PiecesOf(const Range& range) const {
+  Pieces pieces;
   const auto after = std::upper_bound(begins_.begin(), begins_.end(), range.begin);
   for (auto i = static_cast<std::size_t>(after - begins_.begin()) - 1; i < sizes_.size(); ++i) {
     const int64_t begin = begins_[i];

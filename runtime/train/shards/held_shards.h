@@ -14,17 +14,16 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "runtime/checkpoint/shard_codec.h"
 #include "runtime/comm/communicator.h"
+#include "runtime/train/shards/shard_optimizer.h"
 #include "runtime/train/shards/shard_plan.h"
 
 namespace lockstep::train {
 
 using checkpoint::NamedTensor;
-class Optimizer;
 
 class HeldShards {
  public:
@@ -51,7 +50,7 @@ class HeldShards {
   // It need not be what the rank holds after Redistribute: blocks of a file are larger than most pieces.
   [[nodiscard]] Range PartOf(int rank, int world) const;
   // The elements of each parameter (by index) that are inside a range.
-  [[nodiscard]] std::vector<std::pair<std::size_t, Range>> PiecesOf(const Range& range) const;
+  [[nodiscard]] Pieces PiecesOf(const Range& range) const;
   // Adds a range of a state for the newest round: one flat tensor per slot, which may be in host memory until
   // Redistribute.
   void Load(int64_t step, const Range& range, std::vector<at::Tensor> slots);
@@ -80,9 +79,9 @@ class HeldShards {
     Version version;
     Range range;
     std::vector<at::Tensor> slots;  // flat
-    // For subclasses that keep them from step to step: views of the parameters, and what steps these.
-    std::vector<at::Tensor> stepped{};
-    std::shared_ptr<Optimizer> optimizer{};
+    // For subclasses: the gradient of the elements, and what updates them from step to step.
+    at::Tensor gradient{};
+    std::shared_ptr<ShardOptimizer> optimizer{};
   };
 
   // `parameters` have the elements, in this order. `slot_names` are the prefixes of the names in a checkpoint.
@@ -96,6 +95,10 @@ class HeldShards {
   // Cuts all elements into one part for each of `holders`. A part may be several ranges.
   [[nodiscard]] virtual std::vector<Ranges> Cut(int holders) const = 0;
   [[nodiscard]] virtual Holder Myself() const;
+  // The parts that the holder at a position holds, its own first (shard_plan.h).
+  [[nodiscard]] std::vector<int> PartsOf(int position, int holders) const {
+    return PartsHeldBy(position, holders, copies_.copies, copies_.ranks_in_pod);
+  }
 
   void KeepOnly(const Version& version);
   [[nodiscard]] int64_t round() const { return round_; }
@@ -103,6 +106,7 @@ class HeldShards {
   [[nodiscard]] const at::TensorOptions& options() const { return options_; }
   // Of this round, by rank.
   [[nodiscard]] const std::vector<Ranges>& parts() const { return parts_; }
+  // After Redistribute: the ranges of this rank's parts, in the order of PartsOf.
   [[nodiscard]] std::vector<Shard>& shards() { return shards_; }
   [[nodiscard]] const std::vector<Shard>& shards() const { return shards_; }
   void SetVersion(const Version& version) { version_ = version; }

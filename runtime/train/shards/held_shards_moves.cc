@@ -81,7 +81,7 @@ std::vector<HeldShards::Ranges> HeldShards::AssignRanges(const std::vector<bool>
   for (const bool is_holder : stays) {
     Ranges& of_rank = assigned.emplace_back();
     if (!is_holder) continue;
-    for (const int part : PartsHeldBy(place++, holders, copies_.copies, copies_.ranks_in_pod)) {
+    for (const int part : PartsOf(place++, holders)) {
       const Ranges& ranges = parts.at(IndexOf(part));
       of_rank.insert(of_rank.end(), ranges.begin(), ranges.end());
     }

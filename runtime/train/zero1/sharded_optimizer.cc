@@ -76,31 +76,12 @@ std::vector<at::Tensor> ShardedOptimizer::GradientsOf(const Range& range) const 
   return views;
 }
 
-void ShardedOptimizer::MakeOptimizerOf(Shard& shard) const {
-  shard.stepped = ViewsOf(shard.range);
-  std::vector<NamedTensor> named;
-  named.reserve(shard.stepped.size());
-  for (const at::Tensor& view : shard.stepped) named.push_back({"", view});
-  std::vector<at::Tensor> state;  // views of the flat slots
-  for (const at::Tensor& slot : shard.slots) {
-    int64_t begin = 0;
-    for (const at::Tensor& view : shard.stepped) {
-      state.push_back(slot.narrow(0, begin, view.numel()));
-      begin += view.numel();
-    }
-  }
-  std::vector<ParameterSettings> settings;
-  for (const auto& [parameter, piece] : PiecesOf(shard.range)) settings.push_back(settings_[parameter]);
-  shard.optimizer = MakeOptimizer(spec_, named, std::move(state), std::move(settings));
-}
-
 void ShardedOptimizer::Update(Shard& shard, double learning_rate) const {
   if (shard.range.size() == 0) return;
-  if (shard.optimizer == nullptr) MakeOptimizerOf(shard);
-  const std::vector<at::Tensor> gradients = GradientsOf(shard.range);
-  for (std::size_t i = 0; i < gradients.size(); ++i) shard.stepped[i].mutable_grad() = gradients[i];
-  shard.optimizer->Step(version().step, learning_rate);
-  for (const at::Tensor& view : shard.stepped) view.mutable_grad().reset();
+  if (shard.optimizer == nullptr)
+    shard.optimizer = std::make_shared<ShardOptimizer>(spec_, settings_, PiecesOf(shard.range),
+                                                       ViewsOf(shard.range), shard.slots);
+  shard.optimizer->Step(GradientsOf(shard.range), version().step, learning_rate);
 }
 
 Result<void> ShardedOptimizer::GatherIntoGradients(Communicator& communicator) const {

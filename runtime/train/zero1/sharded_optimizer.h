@@ -51,7 +51,6 @@ class ShardedOptimizer final : public HeldShards {
   [[nodiscard]] std::vector<at::Tensor> ViewsOf(const Range& range) const;
   [[nodiscard]] at::Tensor FlatParameters(const Range& range) const;
   [[nodiscard]] std::vector<at::Tensor> GradientsOf(const Range& range) const;
-  void MakeOptimizerOf(Shard& shard) const;
   void Update(Shard& shard, double learning_rate) const;
   // All ranks call this: collects the updated parameters of all parts in gradient memory.
   [[nodiscard]] Result<void> GatherIntoGradients(comm::Communicator& communicator) const;

@@ -118,6 +118,8 @@ CREATE_CASES = [
      "plugin, with its path and name, is required where name is plugin"),
     ("the settings of another strategy", TRAINING, {**BASE["spec"]["training"], "strategy": "zero1", "zero1": {"copies": 2}},
      {**BASE["spec"]["training"], "zero1": {"copies": 2}}, "spec.training.zero1"),
+    ("the settings of fsdp", TRAINING, {**BASE["spec"]["training"], "strategy": "fsdp", "fsdp": {"copies": 2}},
+     {**BASE["spec"]["training"], "fsdp": {"copies": 2}}, "spec.training.fsdp"),
     ("stages belong to hybrid", TRAINING, {**BASE["spec"]["training"], "strategy": "hybrid", "pipeline": {"stages": 4}},
      {**BASE["spec"]["training"], "strategy": "pipeline", "pipeline": {"stages": 4}}, "spec.training.pipeline.stages"),
     ("copies belong to stages", TRAINING, {**BASE["spec"]["training"], "strategy": "pipeline", "pipeline": {"copyEverySteps": 4}},

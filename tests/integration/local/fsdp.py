@@ -12,8 +12,8 @@ LOST = "layers and optimizer state lost with the ranks that held it"
 STEPS = LONGER * -(-SAMPLES // BATCH)
 
 
-def job(folder, strategy="fsdp", replicas=3):
-    return manifest(folder, replicas=replicas, strategy=strategy, epochs=LONGER,
+def job(folder, copies=1, replicas=3, nproc=1):
+    return manifest(folder, replicas=replicas, sections={"nprocPerNode": nproc}, strategy="fsdp", fsdp={"copies": copies}, epochs=LONGER,
                     optimizer={"name": "adamw", "learningRate": 0.002, "weightDecay": 0.1, "clipNorm": 1})
 
 
@@ -32,19 +32,46 @@ def expect_stored(folder):
     expect(step == STEPS, f"the newest checkpoint is of step {step}")
 
 
+def expect_peers_had_everything(folder):
+    expect(LOST not in logs(folder), "a part of the state was lost")
+    expect(not sources(folder) & {"checkpoint", "fresh"}, f"states came from {sources(folder)}")
+    expect_stored(folder)
+
+
+def kill_one(run):
+    run.until_step(60)
+    before = run.ranks()
+    expect(len(before) == 3, f"3 rank processes expected, {len(before)} found")
+    os.kill(before[1], signal.SIGKILL)
+    run.until("the rank's return", lambda: len(run.ranks()) == 3 and before[1] not in run.ranks())
+    expect(set(run.ranks()) >= {before[0], before[2]}, "a survivor's process was replaced")
+
+
 def test_goes_back_to_the_checkpoint_when_a_rank_is_killed(folder):
     with Run(folder, job(folder)) as run:
         run.until("a checkpoint", lambda: checkpoints.newest(pathlib.Path(folder, "checkpoints")))
-        run.until_step(60)
-        before = run.ranks()
-        expect(len(before) == 3, f"3 rank processes expected, {len(before)} found")
-        os.kill(before[1], signal.SIGKILL)
-        run.until("the rank's return", lambda: len(run.ranks()) == 3 and before[1] not in run.ranks())
-        expect(set(run.ranks()) >= {before[0], before[2]}, "a survivor's process was replaced")
+        kill_one(run)
         expect_complete(run, LONGER)
     expect(LOST in logs(folder), "nothing is said of what is lost")
     expect("checkpoint" in sources(folder), f"states came from {sources(folder)}")
     expect_stored(folder)
+
+
+def test_goes_on_from_a_copy_when_a_rank_is_killed(folder):
+    with Run(folder, job(folder, copies=2)) as run:
+        kill_one(run)
+        expect_complete(run, LONGER)
+    expect_peers_had_everything(folder)
+
+
+def test_goes_on_from_copies_in_the_other_pods_when_a_pod_with_two_ranks_is_killed(folder):
+    with Run(folder, job(folder, copies=2, replicas=2, nproc=2)) as run:
+        run.until_step(60)
+        victim = run.workers()[0]
+        os.kill(victim, signal.SIGKILL)
+        run.until("the pod's return", lambda: victim not in run.workers() and len(run.ranks()) == 4)
+        expect_complete(run, LONGER)
+    expect_peers_had_everything(folder)
 
 
 def test_loses_nothing_when_a_rank_leaves_in_good_order(folder):
@@ -54,9 +81,7 @@ def test_loses_nothing_when_a_rank_leaves_in_good_order(folder):
         os.kill(victim, signal.SIGTERM)
         run.until("the worker's return", lambda: victim not in run.workers() and len(run.ranks()) == 3)
         expect_complete(run, LONGER)
-    expect(LOST not in logs(folder), "a part of the state was lost")
-    expect(not sources(folder) & {"checkpoint", "fresh"}, f"states came from {sources(folder)}")
-    expect_stored(folder)
+    expect_peers_had_everything(folder)
 
 
 def test_stops_on_sigterm_and_resumes(folder):

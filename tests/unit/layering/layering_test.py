@@ -80,7 +80,7 @@ MAY_INCLUDE = {
     "runtime/train/replicated": common("base", "api") | runtime("comm", "data", "models", "parallel", "train/step", "train/state"),
     "runtime/train/local_sgd": common("base", "api", "protocol")
                                | runtime("comm", "data", "parallel", "train/step", "train/replicated"),
-    "runtime/train/shards": common("base") | runtime("comm", "checkpoint", "train/state"),
+    "runtime/train/shards": common("base", "api") | runtime("comm", "checkpoint", "train/step", "train/state"),
     "runtime/train/zero1": common("base", "api")
                            | runtime("comm", "checkpoint", "train/step", "train/state", "train/shards", "train/replicated"),
     "runtime/train/fsdp": common("base", "api")

@@ -129,6 +129,9 @@ TEST(TrainingJobFromJson, RefusesTheSectionOfAnotherStrategy) {
   const Json job = With(ValidJob(), "/spec/training/zero1", R"({"copies": 2})");
   EXPECT_THAT(ViolationsOf(job), ElementsAre("spec.training.zero1: applies only where strategy is zero1"));
   EXPECT_THAT(ViolationsOf(With(job, "/spec/training/strategy", "\"zero1\"")), ElementsAre());
+  const Json sharded = With(ValidJob(), "/spec/training/fsdp", R"({"copies": 2})");
+  EXPECT_THAT(ViolationsOf(sharded), ElementsAre("spec.training.fsdp: applies only where strategy is fsdp"));
+  EXPECT_THAT(ViolationsOf(With(sharded, "/spec/training/strategy", "\"fsdp\"")), ElementsAre());
   const Json staged = With(ValidJob(), "/spec/training/pipeline", R"({"stages": 4})");
   EXPECT_THAT(ViolationsOf(staged),
               ElementsAre("spec.training.pipeline: applies only where strategy is pipeline or hybrid"));

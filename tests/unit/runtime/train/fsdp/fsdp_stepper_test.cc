@@ -111,6 +111,57 @@ TEST(FsdpStepper, GivesTheStateOfDdpInEachWorld) {
   for (const int world : {1, 2, 3, 4}) ExpectDdp(Training(api::Strategy::kFsdp), world);
 }
 
+TEST(FsdpStepper, GivesTheStateOfDdpWithCopies) {
+  api::TrainingSpec spec = Training(api::Strategy::kFsdp);
+  for (const auto& [copies, world] : std::vector<std::pair<int, int>>{{2, 1}, {2, 2}, {3, 4}, {4, 3}}) {
+    spec.fsdp.copies = copies;
+    ExpectDdp(spec, world);
+  }
+}
+
+std::vector<double> LossesOf(Trainer& trainer, const std::shared_ptr<comm::Communicator>& communicator,
+                             int64_t steps) {
+  std::vector<double> losses;
+  LOCKSTEP_CHECK(trainer.Sync(*communicator).ok());
+  for (int64_t step = 1; step <= steps; ++step) {
+    LOCKSTEP_CHECK(trainer.RunRound(communicator, step).ok());
+    losses.push_back(trainer.last().loss);
+  }
+  return losses;
+}
+
+TEST(FsdpStepper, HasTheLossesAndWeightsOfDdpOverFiftySteps) {
+  constexpr int64_t kMany = 50;
+  constexpr double kTolerance = 1e-5;
+  const api::TrainingSpec spec = Training(api::Strategy::kFsdp);
+  for (const int world : {1, 2, 3, 4}) {
+    SCOPED_TRACE(std::to_string(world) + " ranks");
+    RoundConnector connector;
+    auto ranks = StartRanks(world, [&](int rank, LineChannel&) {
+      at::set_num_threads(1);
+      Trainer trainer(spec, {.total_steps = kMany});
+      const std::shared_ptr<comm::Communicator> communicator =
+          std::move(connector.Enter(1, rank, world)).value();
+      const std::vector<double> losses = LossesOf(trainer, communicator, kMany);
+      const auto weights = Collected(trainer, *communicator);
+      REQUIRE(weights.ok());
+      if (rank > 0) return 0;
+      api::TrainingSpec plain = spec;
+      plain.strategy = api::Strategy::kDdp;
+      Trainer reference(plain, {.total_steps = kMany});
+      RoundConnector alone;
+      const std::vector<double> expected =
+          LossesOf(reference, std::move(alone.Enter(1, 0, 1)).value(), kMany);
+      for (std::size_t step = 0; step < losses.size(); ++step)
+        REQUIRE(std::abs(losses[step] - expected[step]) <= kTolerance);
+      for (const NamedTensor& named : reference.state().parameters)
+        REQUIRE((weights->at(named.name) - named.tensor).abs().max().item<double>() <= kTolerance);
+      return 0;
+    });
+    ExpectAllSucceed(ranks);
+  }
+}
+
 TEST(FsdpStepper, KeepsWhatSeveralLayersUseThroughTheStep) {
   const TokenFolder folder;
   api::TrainingSpec spec = Training(api::Strategy::kFsdp);
@@ -183,10 +234,12 @@ TEST(FsdpStepper, EvaluatesTogether) {
 }
 
 TEST(FsdpStepper, KeepsAPieceOfEachUnitBetweenSteps) {
-  for (const int world : {1, 2, 3, 4}) {
-    const api::TrainingSpec spec = Training(api::Strategy::kFsdp);
+  for (const auto& [copies, world] :
+       std::vector<std::pair<int, int>>{{1, 1}, {1, 2}, {1, 3}, {1, 4}, {2, 4}}) {
+    api::TrainingSpec spec = Training(api::Strategy::kFsdp);
+    spec.fsdp.copies = copies;
     RoundConnector connector;
-    auto ranks = StartRanks(world, [&](int rank, LineChannel&) {
+    auto ranks = StartRanks(world, [&, copies = copies, world = world](int rank, LineChannel&) {
       at::set_num_threads(1);
       Trainer trainer(spec);
       auto communicator = connector.Enter(1, rank, world);
@@ -200,7 +253,7 @@ TEST(FsdpStepper, KeepsAPieceOfEachUnitBetweenSteps) {
       }
       // Parameter and two moments; each unit is cut at a multiple of 16.
       const auto units = static_cast<int64_t>(FsdpOf(trainer).layers().units());
-      REQUIRE(FsdpOf(trainer).layers().held_bytes() <= 12 * (elements / world + 17 * units));
+      REQUIRE(FsdpOf(trainer).layers().held_bytes() <= 12 * copies * (elements / world + 17 * units));
       return 0;
     });
     ExpectAllSucceed(ranks);
@@ -237,8 +290,9 @@ TEST(FsdpStepper, LosesNothingWhereRanksLeaveAndJoin) {
   }
 }
 
-TEST(FsdpStepper, StartsAgainWhereARankDiesWithItsPieces) {
-  const api::TrainingSpec spec = Training(api::Strategy::kFsdp);
+// Rank 2 of 3 dies after three steps, in a fourth one of the others. Those continue from where `restore` says, if they do not have all pieces, to the end.
+void ExpectDdpAfterADeath(const api::TrainingSpec& spec, const Restore& restore, StateSource source,
+                          int64_t from_step) {
   RoundConnector first;
   RoundConnector second;
   auto ranks = StartRanks(3, [&](int rank, LineChannel& parent) {
@@ -253,11 +307,8 @@ TEST(FsdpStepper, StartsAgainWhereARankDiesWithItsPieces) {
     (*communicator)->Abort();
     communicator = second.Enter(2, rank, 2);
     REQUIRE(communicator.ok());
-    const auto source = trainer.Sync(**communicator, [](TrainingState& state) -> Result<bool> {
-      LOCKSTEP_TRY(state.StartAfresh());
-      return false;
-    });
-    REQUIRE(source.ok() && *source == StateSource::kFresh && trainer.state().step == 0);
+    const auto synced = trainer.Sync(**communicator, restore);
+    REQUIRE(synced.ok() && *synced == source && trainer.state().step == from_step);
     REQUIRE(trainer.RunRound(*communicator, kSteps).ok());
     REQUIRE(IsAsWithDdp(spec, trainer, **communicator));
     return 0;
@@ -267,6 +318,23 @@ TEST(FsdpStepper, StartsAgainWhereARankDiesWithItsPieces) {
   EXPECT_EQ(ranks[2].Wait(kPatience), 128 + SIGKILL);
   for (const std::size_t survivor : {0U, 1U}) ranks[survivor].channel().Send("killed");
   for (const std::size_t survivor : {0U, 1U}) EXPECT_EQ(ranks[survivor].Wait(kPatience), 0);
+}
+
+TEST(FsdpStepper, StartsAgainWhereARankDiesWithItsPieces) {
+  const auto afresh = [](TrainingState& state) -> Result<bool> {
+    LOCKSTEP_TRY(state.StartAfresh());
+    return false;
+  };
+  ExpectDdpAfterADeath(Training(api::Strategy::kFsdp), afresh, StateSource::kFresh, 0);
+}
+
+TEST(FsdpStepper, ContinuesFromCopiesWhereARankDies) {
+  api::TrainingSpec spec = Training(api::Strategy::kFsdp);
+  spec.fsdp.copies = 2;
+  const auto restores = [](TrainingState&) -> Result<bool> {
+    return Error{ErrorCode::kInternal, "nothing was lost"};
+  };
+  ExpectDdpAfterADeath(spec, restores, StateSource::kKept, 3);
 }
 
 // One rank makes the passes of a step and receives the last sum, the other one has given its part to that sum
