@@ -1,17 +1,21 @@
-"""The training of a manifest in Python: goes on from the earliest checkpoint, on the samples that a ledger names, and prints how far
-its weights are from those of each later checkpoint.
+"""The training of a manifest in Python: continues from the earliest checkpoint, on the samples that a ledger names, and prints how far
+its weights are from those of each later checkpoint. Several ranks (torchrun) divide the model with `fully_shard`.
 
 reference.py TRAINING_JSON CHECKPOINTS LEDGER
 """
 import gzip
 import json
 import math
+import os
 import pathlib
 import sys
 
 import numpy
 import torch
+import torch.distributed as dist
 from torch import nn
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import distribute_tensor
 from torch.nn import functional as F
 from torch.optim import lr_scheduler
 
@@ -21,6 +25,7 @@ from scripted import NormCnn  # noqa: E402
 from torch_models import make_model  # noqa: E402
 
 torch.set_num_threads(1)
+RANK, WORLD = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
 
 
 def read_checkpoint(folder):
@@ -61,6 +66,12 @@ class Tokens:
         return cut[:, :-1], cut[:, 1:]
 
 
+def shard(model):
+    for block in model.h:
+        fully_shard(block)
+    fully_shard(model)
+
+
 def make_optimizer(spec, model, tensors, step):
     decay = spec.get("weightDecay", 0)
     if spec["name"] == "sgd":
@@ -70,11 +81,13 @@ def make_optimizer(spec, model, tensors, step):
         kind = torch.optim.Adam if spec["name"] == "adam" else torch.optim.AdamW
         optimizer = kind(model.parameters(), spec["learningRate"], (0.9, spec.get("beta2", 0.999)), weight_decay=decay)
     for name, parameter in model.named_parameters():
+        def stored(slot):
+            tensor = tensors[f"optimizer.{slot}.{name}"]
+            return distribute_tensor(tensor, parameter.device_mesh, parameter.placements) if WORLD > 1 else tensor
         if spec["name"] == "sgd":
-            optimizer.state[parameter]["momentum_buffer"] = tensors[f"optimizer.momentum.{name}"]
+            optimizer.state[parameter]["momentum_buffer"] = stored("momentum")
         else:
-            optimizer.state[parameter] = {"step": torch.tensor(float(step)), "exp_avg": tensors[f"optimizer.exp_avg.{name}"],
-                                          "exp_avg_sq": tensors[f"optimizer.exp_avg_sq.{name}"]}
+            optimizer.state[parameter] = {"step": torch.tensor(float(step)), "exp_avg": stored("exp_avg"), "exp_avg_sq": stored("exp_avg_sq")}
     return optimizer
 
 
@@ -94,7 +107,8 @@ def make_schedule(spec, optimizer, total, base):
 def distance(model, tensors):
     squares = total = 0.0
     for name, parameter in model.named_parameters():
-        squares += (parameter.detach() - tensors[name]).double().square().sum().item()
+        whole = parameter.detach().full_tensor() if WORLD > 1 else parameter.detach()
+        squares += (whole - tensors[name]).double().square().sum().item()
         total += tensors[name].double().square().sum().item()
     return math.sqrt(squares / total)
 
@@ -108,6 +122,9 @@ def main(training_file, checkpoints, ledger_folder):
 
     model = NormCnn() if training["model"]["name"] == "torchscript" else make_model(training["model"])
     model.load_state_dict({name: stored[first][name] for name in model.state_dict() if name in stored[first]}, strict=False)
+    if WORLD > 1:
+        dist.init_process_group("gloo")
+        shard(model)
     optimizer = make_optimizer(training["optimizer"], model, stored[first], first)
     schedule = make_schedule(training.get("schedule", {}), optimizer, training["steps"], training["optimizer"]["learningRate"])
     for _ in range(first):
@@ -115,7 +132,7 @@ def main(training_file, checkpoints, ledger_folder):
     autocast = torch.autocast("cpu", torch.bfloat16, enabled=training.get("precision") == "bf16")
     worst, compared = 0.0, 0
     for step in range(first, last):
-        ids = samples[step]
+        ids = samples[step][RANK::WORLD]
         size = training.get("microBatchSize", len(ids))
         optimizer.zero_grad()
         for begin in range(0, len(ids), size):
@@ -123,7 +140,7 @@ def main(training_file, checkpoints, ledger_folder):
             with autocast:
                 logits = model(inputs)
                 loss = F.cross_entropy(logits.float().flatten(0, -2), targets.flatten(), reduction="sum")
-            (loss / (targets.numel() / len(targets)) / len(ids)).backward()
+            (loss / (targets.numel() / len(targets)) / len(samples[step]) * WORLD).backward()  # fully_shard takes the mean of the ranks
         if "clipNorm" in training["optimizer"]:
             nn.utils.clip_grad_norm_(model.parameters(), training["optimizer"]["clipNorm"])
         optimizer.step()
@@ -131,7 +148,8 @@ def main(training_file, checkpoints, ledger_folder):
         if step + 1 in stored:
             compared += 1
             worst = max(worst, distance(model, stored[step + 1]))
-    print(json.dumps({"from": first, "to": last, "compared": compared, "worst": worst}))
+    if RANK == 0:
+        print(json.dumps({"from": first, "to": last, "compared": compared, "worst": worst}))
 
 
 main(*sys.argv[1:])

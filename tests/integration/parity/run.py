@@ -11,17 +11,20 @@ from local_run import Run, manifest
 
 IMAGES = {"format": "idx", "path": "/usr/share/datasets/fashion-mnist"}
 
+GPT = {"name": "gpt", "gpt": {"layers": 2, "heads": 4, "embeddingSize": 64, "contextLength": 64, "vocabularySize": 256}}
 
-def compare(folder, bound, steps=30, **training):
-    """`bound`: the largest distance of the weights, relative to their length."""
+
+def compare(folder, bound, steps=30, replicas=1, **training):
+    """`bound`: the largest distance of the weights, relative to their length. The reference has as many ranks."""
     training = {"data": IMAGES, "globalBatchSize": 32, "epochs": None, "steps": steps, "evaluation": None, **training}
     checkpoint = {"uri": f"file://{folder}/checkpoints", "intervalSteps": 1, "keepLast": steps}
-    path = manifest(folder, replicas=1, sections={"checkpoint": checkpoint}, **training)
+    path = manifest(folder, replicas=replicas, sections={"checkpoint": checkpoint}, **training)
     with Run(folder, path, {"OMP_NUM_THREADS": "1"}) as run:  # as the reference: more would add in another order
         expect(run.finish(200) == 0, run.output()[-2000:])
         spec = pathlib.Path(folder, "training.json")
         spec.write_text(json.dumps({key: value for key, value in training.items() if value is not None}))
-        done = subprocess.run([torch_python.python(), pathlib.Path(__file__).with_name("reference.py"), spec,
+        launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={replicas}"] if replicas > 1 else []
+        done = subprocess.run([torch_python.python(), *launcher, pathlib.Path(__file__).with_name("reference.py"), spec,
                                f"{folder}/checkpoints", run.ledger], capture_output=True, text=True, timeout=LIMIT)
     expect(done.returncode == 0, done.stdout + done.stderr)
     *_, last = [json.loads(line) for line in done.stdout.splitlines()]
@@ -53,15 +56,22 @@ def test_resnet50_with_its_large_stem(folder):
             optimizer={"name": "sgd", "learningRate": 0.001, "momentum": 0.9})
 
 
-def test_gpt_with_adamw_and_a_cosine(folder):
+def text_in(folder):
     text = pathlib.Path("/usr/share/common-licenses/GPL-3").read_bytes()
     for name, part in (("train.txt", text[:-4000]), ("val.txt", text[-4000:])):
         pathlib.Path(folder, name).write_bytes(part)
-    compare(folder, 1e-4, model={"name": "gpt", "gpt": {"layers": 2, "heads": 4, "embeddingSize": 64, "contextLength": 64,
-                                                         "vocabularySize": 256}},
-            data={"format": "tokens", "path": folder}, globalBatchSize=8,
+    return {"format": "tokens", "path": folder}
+
+
+def test_gpt_with_adamw_and_a_cosine(folder):
+    compare(folder, 1e-4, model=GPT, data=text_in(folder), globalBatchSize=8,
             optimizer={"name": "adamw", "learningRate": 0.003, "beta2": 0.99, "weightDecay": 0.1, "clipNorm": 1},
             schedule={"name": "cosine", "warmupSteps": 5, "minLearningRate": 0.0003})
+
+
+def test_fsdp_against_fully_shard(folder):
+    compare(folder, 1e-5, steps=50, replicas=2, strategy="fsdp", model=GPT, data=text_in(folder), globalBatchSize=8,
+            optimizer={"name": "sgd", "learningRate": 0.05, "momentum": 0.9, "clipNorm": 1})
 
 
 def test_mlp_in_bfloat16(folder):
