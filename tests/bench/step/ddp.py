@@ -1,4 +1,4 @@
-"""What step.py measures Lockstep beside: DistributedDataParallel over Gloo or NCCL with the models, data and batches of its cases.
+"""What step.py compares Lockstep with: DistributedDataParallel or fully_shard over Gloo or NCCL, with the models, data and batches of its cases.
 
 ddp.py SETTINGS.json    trains until it is ended; rank 0 writes how many steps are done into settings["progress"]
 """
@@ -11,6 +11,7 @@ import time
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
@@ -41,6 +42,10 @@ def model_of(settings):
 
 
 def parallel_of(model, variant):
+    if variant == "fully_shard":
+        for block in model.h:
+            fully_shard(block)
+        return fully_shard(model)
     if variant == "tuned":
         channels_last = model.to(memory_format=torch.channels_last)
         return DistributedDataParallel(channels_last, gradient_as_bucket_view=True, static_graph=True)

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""What a step costs: Lockstep beside DistributedDataParallel in Python, the same model, batch, threads and release of PyTorch.
+"""What a step costs: Lockstep compared with DistributedDataParallel and fully_shard in Python, the same model, batch, threads and release of PyTorch.
 
 step.py [--programs FOLDER] [--turns N] [--seconds S] [--only NAME…] [--beside VARIANT…]    prints medians and ratios
 
 tiny, small, medium   steps per second and CPU seconds per step of 2 ranks over Gloo; samples per CPU second of 2 ranks
                       against those of 1 with the same batch for each rank
+sharded               a GPT of 14 million parameters with AdamW, divided over 2 ranks: strategy fsdp against fully_shard, and the peak memory of a rank
 start                 process start -> first finished step, 2 ranks
 
 The systems take turns. In each a training is started, left until it runs evenly, and then measured over some seconds, from one report
@@ -36,12 +37,17 @@ CNN = {"name": "cnn", "cnn": {"channels": [32, 64], "hiddenSize": 256, "dropout"
 CASES = {"tiny": Case({"name": "mlp", "mlp": {"hiddenSizes": [64]}}, 1),
          "small": Case(CNN, 8),
          "medium": Case(CNN, 64)}
+GPT = {"name": "gpt", "gpt": {"layers": 8, "heads": 8, "embeddingSize": 384, "contextLength": 64, "vocabularySize": 256, "dropout": 0}}
+SHARDED = Case(GPT, 2, ranks=(2,), samples=1024,
+               optimizer={"name": "adamw", "learningRate": 1e-4, "weightDecay": 0.1})
+SHARDED_OURS = {"fsdp": {"strategy": "fsdp"}, "fsdp, 2 copies": {"strategy": "fsdp", "fsdp": {"copies": 2}}}
 
 
 class Measured(NamedTuple):
     steps_per_second: float
     cpu_per_step: float
     beside: float  # processors that other processes than the ranks use
+    peak_bytes: int  # of the rank that used most memory
 
 
 def wait(system, what, condition, poll=POLL_SECONDS):
@@ -71,13 +77,15 @@ def measure(system, seconds):
     time.sleep(seconds)
     after, end, more_cpu = next_report(system)
     ranks, others = (more - less for more, less in zip(more_cpu, cpu))
-    return Measured((after - before) / (end - begin), ranks / (after - before), others / (end - begin))
+    return Measured((after - before) / (end - begin), ranks / (after - before), others / (end - begin), system.peak_bytes())
 
 
 class Bench:
-    def __init__(self, options, ours=None, meaning=lambda case, steps_per_second: ""):
-        """`ours`: our variants, each with what its spec.training has beside its case's; `meaning`: what else to say of a rate."""
+    def __init__(self, options, ours=None, meaning=lambda case, steps_per_second: "", beside=None):
+        """`ours`: our variants, each with what its spec.training has beside its case's; `meaning`: what else to say of a rate;
+        `beside`: the other systems, otherwise those of the options."""
         self.options, self.ours, self.meaning = options, ours or {"lockstep": {}}, meaning
+        self.beside = options.beside if beside is None else beside
         self.failed = []
 
     def open(self, name, folder, case, ranks):
@@ -94,7 +102,7 @@ class Bench:
     def compare(self, case_name, case):
         results = collections.defaultdict(list)
         for _ in range(self.options.turns):
-            for name in [*self.ours, *self.options.beside]:
+            for name in [*self.ours, *self.beside]:
                 for ranks in case.ranks if name in ("lockstep", "eager") else case.ranks[:1]:
                     try:
                         measured = self.turn(name, case, ranks)
@@ -110,9 +118,9 @@ class Bench:
         for name, our in ours.items():
             print(f"{case_name:8} {name:14} beside the ranks: {our.beside:.1%} of a processor", flush=True)
         for (name, ranks), all_of_them in results.items():
-            rate, cpu, _ = medians(all_of_them)
+            rate, cpu, _, peak = medians(all_of_them)
             text = f"{case_name:8} {name:14} {ranks} ranks  {rate:8.1f} steps/s ({spread(r.steps_per_second for r in all_of_them)})  " \
-                   f"{1e3 * cpu:7.3f} CPU ms/step ({spread(1e3 * r.cpu_per_step for r in all_of_them)}){self.meaning(case, rate)}"
+                   f"{1e3 * cpu:7.3f} CPU ms/step ({spread(1e3 * r.cpu_per_step for r in all_of_them)})  {peak / 2**20:.0f} MiB{self.meaning(case, rate)}"
             if ranks == most and name not in ours:
                 text += "".join(f"  {our_name}: {our.steps_per_second / rate:.2f} times the steps/s, "
                                 f"{cpu / our.cpu_per_step:.2f} times the steps per CPU second" for our_name, our in ours.items())
@@ -150,15 +158,22 @@ def main():
     parser.add_argument("--programs", default=ROOT / "build/release/bin", help="folder of lockstep and lockstep-rank")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=4, help="of one measurement")
-    parser.add_argument("--only", nargs="+", default=[*CASES, "start"], choices=[*CASES, "start"])
+    parser.add_argument("--only", nargs="+", default=[*CASES, "sharded", "start"], choices=[*CASES, "sharded", "start"])
     parser.add_argument("--beside", nargs="*", default=VARIANTS, choices=VARIANTS)
     options = parser.parse_args()
     torch_python.python_for_benches()
     print(f"{os.cpu_count()} processors, load before {os.getloadavg()[0]:.1f}", flush=True)
     bench = Bench(options)
+    sharded = Bench(options, SHARDED_OURS, beside=["fully_shard"])
     for name in options.only:
-        bench.start(CASES["small"]) if name == "start" else bench.compare(name, CASES[name])
-    return f"failed: {', '.join(bench.failed)}" if bench.failed else 0
+        if name == "start":
+            bench.start(CASES["small"])
+        elif name == "sharded":
+            sharded.compare(name, SHARDED)
+        else:
+            bench.compare(name, CASES[name])
+    failed = bench.failed + sharded.failed
+    return f"failed: {', '.join(failed)}" if failed else 0
 
 
 if __name__ == "__main__":

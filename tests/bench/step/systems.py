@@ -41,6 +41,11 @@ def cpu_seconds(pid):
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
+def peak_bytes(pid):
+    """The most memory that a process has had so far."""
+    return next(int(line.split()[1]) << 10 for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmHWM"))
+
+
 def descendants(pid):
     """(pid, program name) of all of them."""
     found = children(pid)
@@ -61,16 +66,21 @@ class System:
         environment = {**os.environ, "OMP_NUM_THREADS": str(TRAINING["threads"]), "GLOO_SOCKET_IFNAME": "lo", **environment}
         self.processes.append(subprocess.Popen(command, stdout=self.log, stderr=subprocess.STDOUT, env=environment, process_group=0))
 
+    def all_processes(self):
+        """(pid, whether it is a rank)"""
+        return [(pid, name == self.rank_program) for process in self.processes
+                for pid, name in [(process.pid, self.root_program), *descendants(process.pid)]]
+
     def cpu_seconds(self):
         """(of the ranks, of what watches over them)"""
-        ranks = others = 0.0
-        for process in self.processes:
-            for pid, name in [(process.pid, self.root_program), *descendants(process.pid)]:
-                if name == self.rank_program:
-                    ranks += cpu_seconds(pid)
-                else:
-                    others += cpu_seconds(pid)
-        return ranks, others
+        seconds = [0.0, 0.0]
+        for pid, is_rank in self.all_processes():
+            seconds[0 if is_rank else 1] += cpu_seconds(pid)
+        return tuple(seconds)
+
+    def peak_bytes(self):
+        """Of the rank that has used most memory so far."""
+        return max(peak_bytes(pid) for pid, is_rank in self.all_processes() if is_rank)
 
     def check(self):
         if any(process.poll() is not None for process in self.processes):
@@ -163,7 +173,7 @@ class Lockstep(System):
 
 
 class Python(System):
-    """DistributedDataParallel of the same release of PyTorch, started by torchrun or, with less, one by one."""
+    """DistributedDataParallel or fully_shard of the same release of PyTorch, started by torchrun or, with less, one by one."""
 
     root_program = rank_program = "python"
 
