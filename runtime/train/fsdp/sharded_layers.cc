@@ -284,7 +284,8 @@ Result<void> ShardedLayers::ShareGradients(Communicator& communicator) {
         sent_rows.push_back(receivers[rank] * Mine(unit).range.size());
         rows.push_back(owns ? parts()[rank][unit].size() : 0);
       }
-      sent = Mine(unit).gradient.repeat({static_cast<int64_t>(owners.size())});
+      // Once for each receiver, of which there are as many as owners; one receiver needs no copy.
+      sent = Mine(unit).gradient.expand({static_cast<int64_t>(owners.size()), -1}).reshape({-1});
       received = at::empty({std::accumulate(rows.begin(), rows.end(), int64_t{0})}, options());
     }));
     LOCKSTEP_TRY(communicator.AllToAll(received, rows, sent, sent_rows));

@@ -2,92 +2,24 @@
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
-#include <signal.h>
 
 #include <cmath>
-#include <iostream>
-#include <map>
 
-#include "runtime/train/fsdp/layer_pass.h"
 #include "runtime/train/loop/evaluation.h"
 #include "tests/support/forked_ranks.h"
+#include "tests/unit/runtime/train/fsdp/as_with_ddp.h"
 #include "tests/unit/runtime/train/token_folder.h"
 #include "tests/unit/runtime/train/trainer.h"
 
 namespace lockstep::train {
 namespace {
 
+using namespace as_with_ddp;
 using api::Precision;
 using testing::ExpectAllSucceed;
-using testing::kPatience;
 using testing::LineChannel;
 using testing::RoundConnector;
 using testing::StartRanks;
-
-constexpr int64_t kSteps = Trainer::kTotalSteps;
-
-api::TrainingSpec Training(api::Strategy strategy) {
-  api::TrainingSpec spec = SmallTraining(api::Determinism::kNone);
-  spec.model.cnn.dropout = 0;  // drawn by shares, which differ between worlds
-  spec.strategy = strategy;
-  return spec;
-}
-
-FsdpState& FsdpOf(Trainer& trainer) { return dynamic_cast<FsdpState&>(trainer.state()); }
-
-// The whole state, collected on rank 0: tensors by name.
-Result<std::map<std::string, at::Tensor>> Collected(Trainer& trainer, comm::Communicator& communicator) {
-  std::map<std::string, at::Tensor> all;
-  if (trainer.state().has_whole_model()) {
-    for (const NamedTensor& named : trainer.state().Tensors()) all[named.name] = named.tensor;
-    return all;
-  }
-  const FsdpState& state = FsdpOf(trainer);
-  const std::vector<int> to_first(state.layers().described().size(), 0);
-  LOCKSTEP_TRY(const auto divided, state.layers().Collect(communicator, to_first));
-  for (const NamedTensor& named : divided) all[named.name] = named.tensor;
-  for (const NamedTensor& named : state.Replicated()) all[named.name] = named.tensor;
-  return all;
-}
-
-// What `ddp` gives on one rank.
-std::map<std::string, at::Tensor> Reference(const api::TrainingSpec& spec, int64_t steps,
-                                            const TrainerOptions& options, StepReport& last) {
-  Trainer trainer(spec, options);
-  RoundConnector alone;
-  const auto communicator = std::move(alone.Enter(1, 0, 1)).value();
-  LOCKSTEP_CHECK(trainer.Sync(*communicator).ok() && trainer.RunRound(communicator, steps).ok());
-  last = trainer.last();
-  std::map<std::string, at::Tensor> all;
-  for (const NamedTensor& named : trainer.state().Tensors()) all[named.name] = named.tensor;
-  return all;
-}
-
-// Whether the state of all ranks, and the newest report, are those of `ddp` after as many steps.
-bool IsAsWithDdp(api::TrainingSpec spec, Trainer& trainer, comm::Communicator& communicator,
-                 const TrainerOptions& options = {}) {
-  const auto mine = Collected(trainer, communicator);
-  if (!mine.ok()) return false;
-  if (communicator.rank() > 0) return true;
-  spec.strategy = api::Strategy::kDdp;
-  StepReport last;
-  const auto reference = Reference(spec, trainer.state().step, options, last);
-  bool same = mine->size() == reference.size();
-  for (const auto& [name, tensor] : reference) {
-    const auto found = mine->find(name);
-    if (found == mine->end() || !at::allclose(found->second, tensor, 1e-4, 1e-5)) {
-      std::cerr << name << " differs\n";
-      same = false;
-    }
-  }
-  if (std::abs(last.loss - trainer.last().loss) > 1e-5 * std::abs(last.loss) ||
-      std::abs(last.gradient_norm - trainer.last().gradient_norm) > 1e-4 * last.gradient_norm) {
-    std::cerr << "loss " << trainer.last().loss << " instead of " << last.loss << ", norm "
-              << trainer.last().gradient_norm << " instead of " << last.gradient_norm << "\n";
-    same = false;
-  }
-  return same;
-}
 
 void ExpectDdp(const api::TrainingSpec& spec, int world, const TrainerOptions& options = {}) {
   RoundConnector connector;
@@ -256,135 +188,6 @@ TEST(FsdpStepper, KeepsAPieceOfEachUnitBetweenSteps) {
       REQUIRE(FsdpOf(trainer).layers().held_bytes() <= 12 * copies * (elements / world + 17 * units));
       return 0;
     });
-    ExpectAllSucceed(ranks);
-  }
-}
-
-TEST(FsdpStepper, LosesNothingWhereRanksLeaveAndJoin) {
-  const api::TrainingSpec spec = Training(api::Strategy::kFsdp);
-  struct Membership {
-    int world;
-    int64_t until_step;
-  };
-  for (const std::vector<Membership>& rounds : {std::vector<Membership>{{4, 2}, {3, 3}, {1, 5}, {1, kSteps}},
-                                                {{1, 1}, {2, 3}, {4, 5}, {2, kSteps}}}) {
-    std::vector<RoundConnector> connectors(rounds.size());
-    auto ranks = StartRanks(4, [&](int rank, LineChannel&) {
-      at::set_num_threads(1);
-      Trainer trainer(spec);
-      for (std::size_t i = 0; i < rounds.size(); ++i) {
-        const auto [world, until_step] = rounds[i];
-        if (rank >= world) continue;
-        auto communicator = connectors[i].Enter(static_cast<int64_t>(i), rank, world);
-        REQUIRE(communicator.ok() && trainer.Sync(**communicator).ok());
-        REQUIRE(trainer.RunRound(*communicator, until_step).ok());
-        if (i + 1 == rounds.size()) REQUIRE(IsAsWithDdp(spec, trainer, **communicator));
-        if (i + 1 == rounds.size() || rounds[i + 1].world >= world) continue;
-        std::vector<bool> stays(static_cast<std::size_t>(world), false);
-        std::fill_n(stays.begin(), rounds[i + 1].world, true);
-        REQUIRE(trainer.state().HandOver(**communicator, stays).ok());
-      }
-      return 0;
-    });
-    ExpectAllSucceed(ranks);
-  }
-}
-
-// Rank 2 of 3 dies after three steps, in a fourth one of the others. Those continue from where `restore` says, if they do not have all pieces, to the end.
-void ExpectDdpAfterADeath(const api::TrainingSpec& spec, const Restore& restore, StateSource source,
-                          int64_t from_step) {
-  RoundConnector first;
-  RoundConnector second;
-  auto ranks = StartRanks(3, [&](int rank, LineChannel& parent) {
-    at::set_num_threads(1);
-    Trainer trainer(spec);
-    auto communicator = first.Enter(1, rank, 3);
-    REQUIRE(communicator.ok() && trainer.Sync(**communicator).ok());
-    REQUIRE(trainer.RunRound(*communicator, 3).ok());
-    parent.Send("stepped");
-    REQUIRE(parent.Receive(kPatience) == "killed");
-    REQUIRE(trainer.RunRound(*communicator, 4).error().code == ErrorCode::kAborted);
-    (*communicator)->Abort();
-    communicator = second.Enter(2, rank, 2);
-    REQUIRE(communicator.ok());
-    const auto synced = trainer.Sync(**communicator, restore);
-    REQUIRE(synced.ok() && *synced == source && trainer.state().step == from_step);
-    REQUIRE(trainer.RunRound(*communicator, kSteps).ok());
-    REQUIRE(IsAsWithDdp(spec, trainer, **communicator));
-    return 0;
-  });
-  for (auto& rank : ranks) ASSERT_EQ(rank.channel().Receive(kPatience), "stepped");
-  ranks[2].Signal(SIGKILL);
-  EXPECT_EQ(ranks[2].Wait(kPatience), 128 + SIGKILL);
-  for (const std::size_t survivor : {0U, 1U}) ranks[survivor].channel().Send("killed");
-  for (const std::size_t survivor : {0U, 1U}) EXPECT_EQ(ranks[survivor].Wait(kPatience), 0);
-}
-
-TEST(FsdpStepper, StartsAgainWhereARankDiesWithItsPieces) {
-  const auto afresh = [](TrainingState& state) -> Result<bool> {
-    LOCKSTEP_TRY(state.StartAfresh());
-    return false;
-  };
-  ExpectDdpAfterADeath(Training(api::Strategy::kFsdp), afresh, StateSource::kFresh, 0);
-}
-
-TEST(FsdpStepper, ContinuesFromCopiesWhereARankDies) {
-  api::TrainingSpec spec = Training(api::Strategy::kFsdp);
-  spec.fsdp.copies = 2;
-  const auto restores = [](TrainingState&) -> Result<bool> {
-    return Error{ErrorCode::kInternal, "nothing was lost"};
-  };
-  ExpectDdpAfterADeath(spec, restores, StateSource::kKept, 3);
-}
-
-// One rank makes the passes of a step and receives the last sum, the other one has given its part to that sum
-// and does not learn its result.
-TEST(FsdpStepper, MakesAStepThatOnlySomeRanksHaveFinished) {
-  const api::TrainingSpec spec = Training(api::Strategy::kFsdp);
-  for (const bool first_finishes : {false, true}) {
-    RoundConnector first;
-    RoundConnector second;
-    auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
-      at::set_num_threads(1);
-      Trainer trainer(spec);
-      auto communicator = first.Enter(1, rank, 2);
-      REQUIRE(communicator.ok() && trainer.Sync(**communicator).ok());
-      REQUIRE(trainer.RunRound(*communicator, 3).ok());
-      FsdpState& state = FsdpOf(trainer);
-      REQUIRE(state.BeginStep().ok());
-      const auto share = ShareOf(trainer.samples().plan().CountOf(3), rank, std::vector<double>{1, 1},
-                                 MicroBatchPolicyOf(spec));
-      const data::Batch batch = trainer.samples().Get({3, share.positions.begin, share.positions.end});
-      at::Tensor sums;
-      {
-        LayerPass pass(state.layers(), **communicator);
-        const at::AutoGradMode with_gradients(true);
-        const auto outputs = pass.Forward(batch.inputs, true);
-        REQUIRE(outputs.ok());
-        const at::Tensor loss = state.model->LossSum(*outputs, batch.targets);
-        REQUIRE(pass.Backward(loss).ok());
-        sums = at::tensor({static_cast<double>(share.positions.size()), loss.item<double>(),
-                           state.layers().SquaresOfGradients()},
-                          at::kDouble);
-      }
-      state.layers().AwaitEnd(spec.optimizer.learning_rate);
-      REQUIRE((*communicator)->SumInPlace(sums).ok());
-      const double* const values = sums.const_data_ptr<double>();
-      if (rank == 0 && first_finishes) {
-        REQUIRE(state.EndStep({values[0], values[1], values[2]}).ok());
-        state.Complete(4);
-      }
-      (*communicator)->Abort();
-      communicator = second.Enter(2, rank, 2);
-      REQUIRE(communicator.ok());
-      const auto source = trainer.Sync(**communicator);
-      REQUIRE(source.ok() && *source == StateSource::kKept);
-      REQUIRE(trainer.state().step == (first_finishes ? 4 : 3));
-      REQUIRE(trainer.RunRound(*communicator, kSteps).ok());
-      REQUIRE(IsAsWithDdp(spec, trainer, **communicator));
-      return 0;
-    });
-    SCOPED_TRACE(first_finishes ? "rank 0 has it" : "nobody has it");
     ExpectAllSucceed(ranks);
   }
 }
