@@ -1,11 +1,10 @@
 """`lockstep run` with parameters and optimizer state divided over the ranks: what becomes of them when ranks die and leave, and what is stored."""
-import json
-import os
 import pathlib
 import signal
 
 import checkpoints
 from cases import expect
+from divided_run import end_a_pod, kill_a_rank, logs, sources
 from local_run import BATCH, LONGER, SAMPLES, Run, expect_complete, manifest, stop
 
 LOST = "layers and optimizer state lost with the ranks that held it"
@@ -15,16 +14,6 @@ STEPS = LONGER * -(-SAMPLES // BATCH)
 def job(folder, copies=1, replicas=3, nproc=1):
     return manifest(folder, replicas=replicas, sections={"nprocPerNode": nproc}, strategy="fsdp", fsdp={"copies": copies}, epochs=LONGER,
                     optimizer={"name": "adamw", "learningRate": 0.002, "weightDecay": 0.1, "clipNorm": 1})
-
-
-def logs(folder):
-    return "".join(path.read_text() for path in pathlib.Path(folder, "run").glob("*.log"))
-
-
-def sources(folder):
-    """Where ranks say that their state came from, after the first round."""
-    lines = [json.loads(line) for line in logs(folder).splitlines() if "rank entered the round" in line]
-    return {line["state_from"] for line in lines if line["round"] > 1}
 
 
 def expect_stored(folder):
@@ -38,19 +27,10 @@ def expect_peers_had_everything(folder):
     expect_stored(folder)
 
 
-def kill_one(run):
-    run.until_step(60)
-    before = run.ranks()
-    expect(len(before) == 3, f"3 rank processes expected, {len(before)} found")
-    os.kill(before[1], signal.SIGKILL)
-    run.until("the rank's return", lambda: len(run.ranks()) == 3 and before[1] not in run.ranks())
-    expect(set(run.ranks()) >= {before[0], before[2]}, "a survivor's process was replaced")
-
-
 def test_goes_back_to_the_checkpoint_when_a_rank_is_killed(folder):
     with Run(folder, job(folder)) as run:
         run.until("a checkpoint", lambda: checkpoints.newest(pathlib.Path(folder, "checkpoints")))
-        kill_one(run)
+        kill_a_rank(run)
         expect_complete(run, LONGER)
     expect(LOST in logs(folder), "nothing is said of what is lost")
     expect("checkpoint" in sources(folder), f"states came from {sources(folder)}")
@@ -59,27 +39,21 @@ def test_goes_back_to_the_checkpoint_when_a_rank_is_killed(folder):
 
 def test_goes_on_from_a_copy_when_a_rank_is_killed(folder):
     with Run(folder, job(folder, copies=2)) as run:
-        kill_one(run)
+        kill_a_rank(run)
         expect_complete(run, LONGER)
     expect_peers_had_everything(folder)
 
 
 def test_goes_on_from_copies_in_the_other_pods_when_a_pod_with_two_ranks_is_killed(folder):
     with Run(folder, job(folder, copies=2, replicas=2, nproc=2)) as run:
-        run.until_step(60)
-        victim = run.workers()[0]
-        os.kill(victim, signal.SIGKILL)
-        run.until("the pod's return", lambda: victim not in run.workers() and len(run.ranks()) == 4)
+        end_a_pod(run, 0, signal.SIGKILL, ranks=4)
         expect_complete(run, LONGER)
     expect_peers_had_everything(folder)
 
 
 def test_loses_nothing_when_a_rank_leaves_in_good_order(folder):
     with Run(folder, job(folder)) as run:
-        run.until_step(60)
-        victim = run.workers()[1]
-        os.kill(victim, signal.SIGTERM)
-        run.until("the worker's return", lambda: victim not in run.workers() and len(run.ranks()) == 3)
+        end_a_pod(run, 1, signal.SIGTERM, ranks=3)
         expect_complete(run, LONGER)
     expect_peers_had_everything(folder)
 

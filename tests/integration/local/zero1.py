@@ -12,6 +12,7 @@ import tempfile
 import checkpoints
 import ledger
 from cases import expect
+from divided_run import end_a_pod, kill_a_rank, logs, sources
 from local_run import BATCH, LONGER, SAMPLES, Run, children, expect_complete, ledger_of, logged, manifest, stop
 
 LOST = "optimizer state lost with the ranks that held it"
@@ -47,25 +48,6 @@ def expect_peers_had_everything(folder):
     expect_the_bits_of_a_quiet_run(folder)
 
 
-def logs(folder):
-    return "".join(path.read_text() for path in pathlib.Path(folder, "run").glob("*.log"))
-
-
-def sources(folder):
-    """Where ranks say that their state came from, after the first round."""
-    lines = [json.loads(line) for line in logs(folder).splitlines() if "rank entered the round" in line]
-    return {line["state_from"] for line in lines if line["round"] > 1}
-
-
-def kill_one(run, step):
-    run.until_step(step)
-    before = run.ranks()
-    expect(len(before) == 3, f"3 rank processes expected, {len(before)} found")
-    os.kill(before[1], signal.SIGKILL)
-    run.until("the rank's return", lambda: len(run.ranks()) == 3 and before[1] not in run.ranks())
-    expect(set(run.ranks()) >= {before[0], before[2]}, "a survivor's process was replaced")
-
-
 def pods_by_rank(run):
     """{rank: (pid of its worker, pid of its process)} of the newest round."""
     ranks = [(worker, pid) for worker in run.workers() for pid, name in children(worker) if name == "lockstep-rank"]
@@ -87,7 +69,7 @@ def test_gives_the_bits_of_ddp(folder):
 def test_goes_back_to_the_checkpoint_when_a_rank_is_killed(folder):
     with Run(folder, job(folder)) as run:
         run.until("a checkpoint", lambda: checkpoints.newest(pathlib.Path(folder, "checkpoints")))
-        kill_one(run, 60)
+        kill_a_rank(run)
         expect_complete(run, LONGER)
     said = [json.loads(line) for line in logs(folder).splitlines() if LOST in line]
     # Each of the survivors says it, and of whom.
@@ -98,17 +80,14 @@ def test_goes_back_to_the_checkpoint_when_a_rank_is_killed(folder):
 
 def test_goes_on_from_a_copy_when_a_rank_is_killed(folder):
     with Run(folder, job(folder, copies=2)) as run:
-        kill_one(run, 60)
+        kill_a_rank(run)
         expect_complete(run, LONGER)
     expect_peers_had_everything(folder)
 
 
 def test_goes_on_from_copies_in_the_other_pods_when_a_pod_with_two_ranks_is_killed(folder):
     with Run(folder, job(folder, copies=2, replicas=2, nproc=2)) as run:
-        run.until_step(60)
-        victim = run.workers()[0]
-        os.kill(victim, signal.SIGKILL)
-        run.until("the pod's return", lambda: victim not in run.workers() and len(run.ranks()) == 4)
+        end_a_pod(run, 0, signal.SIGKILL, ranks=4)
         expect_complete(run, LONGER)
     expect_peers_had_everything(folder)
 
@@ -119,7 +98,7 @@ def test_begins_again_without_a_checkpoint(folder):
     del content["spec"]["checkpoint"]
     path.write_text(json.dumps(content))
     with Run(folder, path) as run:
-        kill_one(run, 60)
+        kill_a_rank(run)
         expect_complete(run, LONGER)
     expect("no checkpoint to restore: training starts again at step 0" in logs(folder), "nothing is said of it")
     firsts = [r for r in ledger.read(run.ledger) if r["event"] == "commit" and r["step"] == 0]
@@ -128,10 +107,7 @@ def test_begins_again_without_a_checkpoint(folder):
 
 def test_loses_nothing_when_a_rank_leaves_in_good_order(folder):
     with Run(folder, job(folder)) as run:
-        run.until_step(60)
-        victim = run.workers()[1]
-        os.kill(victim, signal.SIGTERM)
-        run.until("the worker's return", lambda: victim not in run.workers() and len(run.ranks()) == 3)
+        end_a_pod(run, 1, signal.SIGTERM, ranks=3)
         expect_complete(run, LONGER)
     expect_peers_had_everything(folder)
 
