@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <map>
 
 #include "tests/support/forked_ranks.h"
@@ -153,9 +154,7 @@ TEST_F(RestoreTest, TakesTheWeightsAloneOfAnotherJobsCheckpointWhereTheSpecSaysS
       spec_.restore = api::RestoredPart::kWeights;
       place = Open("uid-2");
       ::testing::internal::CaptureStderr();
-      const auto source = state.Sync(**communicator, [&](TrainingState& restored) {
-        return RestoreTogether(**communicator, *place.checkpointer, restored);
-      });
+      const auto source = SyncFrom(place, **communicator, state);
       const std::string log = ::testing::internal::GetCapturedStderr();
       REQUIRE(source.ok() && *source == StateSource::kCheckpoint);
       REQUIRE(state.step == 0);
@@ -170,44 +169,45 @@ TEST_F(RestoreTest, TakesTheWeightsAloneOfAnotherJobsCheckpointWhereTheSpecSaysS
   }
 }
 
+class RestoreOfWeights : public RestoreTest {
+ protected:
+  // One rank saves step 120 as uid-1 and restores the weights as another job, or the same.
+  void Restore(
+      const std::string& job_uid, const api::TrainingSpec& spec,
+      const std::function<bool(comm::Communicator&, TrainingState&, const Result<bool>&)>& is_right) {
+    RoundConnector connector;
+    auto ranks = StartRanks(1, [&](int rank, LineChannel&) {
+      at::set_num_threads(1);
+      Save(120);
+      auto communicator = connector.Enter(1, rank, 1);
+      REQUIRE(communicator.ok());
+      spec_.restore = api::RestoredPart::kWeights;
+      const Place place = Open(job_uid);
+      const auto state = std::move(MakeTrainingState(spec, kInput)).value();
+      const auto restored = RestoreTogether(**communicator, *place.checkpointer, *state);
+      REQUIRE(is_right(**communicator, *state, restored));
+      return 0;
+    });
+    ExpectAllSucceed(ranks);
+  }
+};
+
 // A job that began that way continues from its own checkpoints.
-TEST_F(RestoreTest, TakesAllOfAnOwnCheckpoint) {
-  RoundConnector connector;
-  auto ranks = StartRanks(1, [&](int rank, LineChannel&) {
-    at::set_num_threads(1);
-    Save(120);
-    auto communicator = connector.Enter(1, rank, 1);
-    REQUIRE(communicator.ok());
-    spec_.restore = api::RestoredPart::kWeights;
-    Place place = Open();
-    const auto owned = std::move(MakeTrainingState(Training(api::Strategy::kDdp), kInput)).value();
-    TrainingState& state = *owned;
-    const auto restored = RestoreTogether(**communicator, *place.checkpointer, state);
-    REQUIRE(restored.ok() && *restored && state.step == 120);
-    REQUIRE(HoldsWhatWasStored(**communicator, state, 120));
-    return 0;
-  });
-  ExpectAllSucceed(ranks);
+TEST_F(RestoreOfWeights, TakesAllOfAnOwnCheckpoint) {
+  Restore("uid-1", Training(api::Strategy::kDdp),
+          [](comm::Communicator& communicator, TrainingState& state, const Result<bool>& restored) {
+            return restored.ok() && *restored && state.step == 120 &&
+                   HoldsWhatWasStored(communicator, state, 120);
+          });
 }
 
 // The weights of another model do not fit this one.
-TEST_F(RestoreTest, RefusesTheWeightsOfAnotherModel) {
-  RoundConnector connector;
-  auto ranks = StartRanks(1, [&](int rank, LineChannel&) {
-    at::set_num_threads(1);
-    Save(120);
-    auto communicator = connector.Enter(1, rank, 1);
-    REQUIRE(communicator.ok());
-    spec_.restore = api::RestoredPart::kWeights;
-    Place place = Open("uid-2");
-    const auto owned = std::move(MakeTrainingState(Training(api::Strategy::kDdp, 1600), kInput)).value();
-    TrainingState& state = *owned;
-    const auto restored = RestoreTogether(**communicator, *place.checkpointer, state);
-    REQUIRE(!restored.ok() && restored.error().code == ErrorCode::kInvalidArgument);
-    REQUIRE(restored.error().message.find("has another shape or type; use Never") != std::string::npos);
-    return 0;
-  });
-  ExpectAllSucceed(ranks);
+TEST_F(RestoreOfWeights, RefusesThoseOfAnotherModel) {
+  Restore("uid-2", Training(api::Strategy::kDdp, 1600),
+          [](comm::Communicator&, TrainingState&, const Result<bool>& restored) {
+            return !restored.ok() && restored.error().code == ErrorCode::kInvalidArgument &&
+                   restored.error().message.find("has another shape or type; use Never") != std::string::npos;
+          });
 }
 
 }  // namespace

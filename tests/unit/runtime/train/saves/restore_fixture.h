@@ -92,6 +92,12 @@ class RestoreTest : public ::testing::Test {
     return {watched, std::make_unique<Checkpointer>(spec_, protocol::JobIdentity{"default", "mnist", job_uid},
                                                     Json::object(), std::move(store))};
   }
+  static Result<StateSource> SyncFrom(const Place& place, comm::Communicator& communicator,
+                                      TrainingState& state) {
+    return state.Sync(communicator, [&](TrainingState& restored) {
+      return RestoreTogether(communicator, *place.checkpointer, restored);
+    });
+  }
   // Saves as three ranks do.
   void Save(int64_t step, const api::TrainingSpec& spec = Training(api::Strategy::kDdp)) {
     const auto state = Marked(static_cast<double>(step), spec);

@@ -40,9 +40,7 @@ TEST_P(Restored, ByRanksOfWhichEachReadsItsPart) {
     Place place = Open();
     const auto owned = std::move(MakeTrainingState(Training(strategy), kInput)).value();
     TrainingState& state = *owned;
-    const auto source = state.Sync(**communicator, [&](TrainingState& restored) {
-      return RestoreTogether(**communicator, *place.checkpointer, restored);
-    });
+    const auto source = SyncFrom(place, **communicator, state);
     REQUIRE(source.ok() && *source == StateSource::kCheckpoint);
     REQUIRE(state.step == 120);
     REQUIRE(HoldsWhatWasStored(**communicator, state, 120));
@@ -89,9 +87,7 @@ TEST_F(RestoreTest, PassesOverWhatOneRankFindsDamaged) {
     Place place = Open();
     const auto owned = std::move(MakeTrainingState(Training(api::Strategy::kZero1), kInput)).value();
     TrainingState& state = *owned;
-    const auto source = state.Sync(**communicator, [&](TrainingState& restored) {
-      return RestoreTogether(**communicator, *place.checkpointer, restored);
-    });
+    const auto source = SyncFrom(place, **communicator, state);
     REQUIRE(source.ok() && state.step == 110);
     REQUIRE(HoldsWhatWasStored(**communicator, state, 110));
     const std::vector<protocol::CheckpointDamaged> damaged = place.checkpointer->TakeDamaged();
