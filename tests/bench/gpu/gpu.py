@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""What one GPU trains: Lockstep beside DistributedDataParallel in Python, the same model, batch and release of PyTorch.
+"""What one GPU trains: Lockstep compared with DistributedDataParallel in Python, the same model, batch and release of PyTorch.
 
-gpu.py [--only NAME…] [--beside VARIANT…] [--turns N] [--seconds S] [--small]    prints medians and ratios
+gpu.py [--only NAME…] [--against VARIANT…] [--turns N] [--seconds S] [--small]    prints medians and ratios
 
 gpt2         GPT-2 124M in bf16, 32 sequences of 1024 bytes: tokens per second, MFU
 resnet50     ResNet-50 in bf16, 256 random images of 224 x 224: images per second
@@ -104,7 +104,7 @@ def main():
     parser = argparse.ArgumentParser()
     names = [*CASES, "start", "checkpoint"]
     parser.add_argument("--only", nargs="+", default=names, choices=names)
-    parser.add_argument("--beside", nargs="*", default=step.VARIANTS, choices=step.VARIANTS)
+    parser.add_argument("--against", nargs="*", default=step.VARIANTS, choices=step.VARIANTS)
     parser.add_argument("--turns", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=10, help="of one measurement")
     parser.add_argument("--small", action="store_true")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a step costs: Lockstep compared with DistributedDataParallel and fully_shard in Python, the same model, batch, threads and release of PyTorch.
 
-step.py [--programs FOLDER] [--turns N] [--seconds S] [--only NAME…] [--beside VARIANT…]    prints medians and ratios
+step.py [--programs FOLDER] [--turns N] [--seconds S] [--only NAME…] [--against VARIANT…]    prints medians and ratios
 
 tiny, small, medium   steps per second and CPU seconds per step of 2 ranks over Gloo; samples per CPU second of 2 ranks
                       against those of 1 with the same batch for each rank
@@ -9,7 +9,7 @@ sharded               a GPT of 14 million parameters with AdamW, divided over 2 
 start                 process start -> first finished step, 2 ranks
 
 The systems take turns. In each a training is started, left until it runs evenly, and then measured over some seconds, from one report
-of its steps to another: how many steps, and the processor time of its ranks. What `lockstep run` and the supervisors take beside them does not
+of its steps to another: how many steps, and the processor time of its ranks. What `lockstep run` and the supervisors take in addition does not
 grow with the steps; it is given as a share of a processor. Where others use the machine, only the CPU seconds can be compared.
 The variants of DDP: eager (as it comes), tuned (gradients as views of the buckets, static graph, fused optimizer, channels last),
 compile (torch.compile around eager). The same on a GPU: bench/gpu.
@@ -46,7 +46,7 @@ SHARDED_OURS = {"fsdp": {"strategy": "fsdp"}, "fsdp, 2 copies": {"strategy": "fs
 class Measured(NamedTuple):
     steps_per_second: float
     cpu_per_step: float
-    beside: float  # processors that other processes than the ranks use
+    others: float  # processors that other processes than the ranks use
     peak_bytes: int  # of the rank that used most memory
 
 
@@ -81,11 +81,11 @@ def measure(system, seconds):
 
 
 class Bench:
-    def __init__(self, options, ours=None, meaning=lambda case, steps_per_second: "", beside=None):
-        """`ours`: our variants, each with what its spec.training has beside its case's; `meaning`: what else to say of a rate;
-        `beside`: the other systems, otherwise those of the options."""
+    def __init__(self, options, ours=None, meaning=lambda case, steps_per_second: "", against=None):
+        """`ours`: our variants, each with what its spec.training has in addition to its case's; `meaning`: what else to say of a rate;
+        `against`: the other systems; without it those of the options."""
         self.options, self.ours, self.meaning = options, ours or {"lockstep": {}}, meaning
-        self.beside = options.beside if beside is None else beside
+        self.against = options.against if against is None else against
         self.failed = []
 
     def open(self, name, folder, case, ranks):
@@ -102,7 +102,7 @@ class Bench:
     def compare(self, case_name, case):
         results = collections.defaultdict(list)
         for _ in range(self.options.turns):
-            for name in [*self.ours, *self.beside]:
+            for name in [*self.ours, *self.against]:
                 for ranks in case.ranks if name in ("lockstep", "eager") else case.ranks[:1]:
                     try:
                         measured = self.turn(name, case, ranks)
@@ -116,7 +116,7 @@ class Bench:
         most = case.ranks[0]
         ours = {name: medians(results[name, most]) for name in self.ours if (name, most) in results}
         for name, our in ours.items():
-            print(f"{case_name:8} {name:14} beside the ranks: {our.beside:.1%} of a processor", flush=True)
+            print(f"{case_name:8} {name:14} other processes than the ranks: {our.others:.1%} of a processor", flush=True)
         for (name, ranks), all_of_them in results.items():
             rate, cpu, _, peak = medians(all_of_them)
             text = f"{case_name:8} {name:14} {ranks} ranks  {rate:8.1f} steps/s ({spread(r.steps_per_second for r in all_of_them)})  " \
@@ -159,12 +159,12 @@ def main():
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=4, help="of one measurement")
     parser.add_argument("--only", nargs="+", default=[*CASES, "sharded", "start"], choices=[*CASES, "sharded", "start"])
-    parser.add_argument("--beside", nargs="*", default=VARIANTS, choices=VARIANTS)
+    parser.add_argument("--against", nargs="*", default=VARIANTS, choices=VARIANTS)
     options = parser.parse_args()
     torch_python.python_for_benches()
     print(f"{os.cpu_count()} processors, load before {os.getloadavg()[0]:.1f}", flush=True)
     bench = Bench(options)
-    sharded = Bench(options, SHARDED_OURS, beside=["fully_shard"])
+    sharded = Bench(options, SHARDED_OURS, against=["fully_shard"])
     for name in options.only:
         if name == "start":
             bench.start(CASES["small"])
