@@ -27,7 +27,8 @@ inline api::TrainingSpec Training(api::Strategy strategy) {
 inline FsdpState& FsdpOf(Trainer& trainer) { return dynamic_cast<FsdpState&>(trainer.state()); }
 
 // The whole state, collected on rank 0: tensors by name.
-inline Result<std::map<std::string, at::Tensor>> Collected(Trainer& trainer, comm::Communicator& communicator) {
+inline Result<std::map<std::string, at::Tensor>> Collected(Trainer& trainer,
+                                                           comm::Communicator& communicator) {
   std::map<std::string, at::Tensor> all;
   if (trainer.state().has_whole_model()) {
     for (const NamedTensor& named : trainer.state().Tensors()) all[named.name] = named.tensor;
@@ -43,7 +44,7 @@ inline Result<std::map<std::string, at::Tensor>> Collected(Trainer& trainer, com
 
 // What `ddp` gives on one rank.
 inline std::map<std::string, at::Tensor> Reference(const api::TrainingSpec& spec, int64_t steps,
-                                            const TrainerOptions& options, StepReport& last) {
+                                                   const TrainerOptions& options, StepReport& last) {
   Trainer trainer(spec, options);
   testing::RoundConnector alone;
   const auto communicator = std::move(alone.Enter(1, 0, 1)).value();
@@ -56,7 +57,7 @@ inline std::map<std::string, at::Tensor> Reference(const api::TrainingSpec& spec
 
 // Whether the state of all ranks, and the newest report, are those of `ddp` after as many steps.
 inline bool IsAsWithDdp(api::TrainingSpec spec, Trainer& trainer, comm::Communicator& communicator,
-                 const TrainerOptions& options = {}) {
+                        const TrainerOptions& options = {}) {
   const auto mine = Collected(trainer, communicator);
   if (!mine.ok()) return false;
   if (communicator.rank() > 0) return true;
