@@ -131,6 +131,7 @@ void JobEntry::Heartbeat(const protocol::Heartbeat& heartbeat, http::Responder r
   const bool has_place = round_.FirstRankOf(heartbeat.member.slot) == heartbeat.first_rank;
   if (stragglers_.has_value() && has_place && stragglers_->Update(heartbeat.round, heartbeat.ranks))
     has_update_ = true;
+  if (has_place && heartbeat.first_rank == 0) scaling_.Take(heartbeat.round, heartbeat.progress);
   protocol::WatchAnswer answer = AnswerFor(heartbeat.round);
   answer.stragglers = StragglersOf(heartbeat);
   if (wanted_save_.has_value()) answer.save = wanted_save_->request;
@@ -208,6 +209,7 @@ RendezvousView JobEntry::View() const {
   view.store_outage = CurrentOutage();
   if (!round_.running().has_value()) return view;
   view.world_size = round_.running()->world;
+  view.measured_steps = scaling_.MeasuredIn(round_.running()->number);
   for (const Peer& peer : round_.running()->peers) {
     view.members.push_back(peer.pod);
     if (!stragglers_.has_value()) continue;

@@ -14,6 +14,7 @@
 #include "runtime/common/http/server.h"
 #include "runtime/common/protocol/rendezvous.h"
 #include "runtime/common/rendezvous/round.h"
+#include "runtime/common/rendezvous/scaling.h"
 #include "runtime/common/rendezvous/stragglers.h"
 #include "runtime/common/rendezvous/view.h"
 
@@ -102,6 +103,7 @@ class JobEntry {
   SteadyTime began_;
   Round round_;
   std::optional<Stragglers> stragglers_;
+  Scaling scaling_;
   bool keeps_state_ = false;               // members keep their state between rounds, by their heartbeats
   std::string waits_for_;                  // from the settings
   std::map<int, std::string> departures_;  // from the settings

@@ -78,6 +78,16 @@ struct StoreOutage {
   friend bool operator==(const StoreOutage&, const StoreOutage&) = default;
 };
 
+// Steps of the running round, as rank 0 spent its time.
+struct MeasuredSteps {
+  int64_t steps = 0;  // 0: none yet
+  double seconds = 0;
+  double communication_seconds = 0;  // of them, waiting for other ranks
+  double data_seconds = 0;           // of them, waiting for samples
+
+  friend bool operator==(const MeasuredSteps&, const MeasuredSteps&) = default;
+};
+
 struct RendezvousView {
   int64_t round = 0;                         // newest assigned round; 0: none
   int world_size = 0;                        // ranks in the current round; 0: between rounds
@@ -101,6 +111,7 @@ struct RendezvousView {
   std::vector<protocol::CheckpointDamaged> damaged_checkpoints;  // newest few, newest first
   std::vector<RoundChange> changes;                              // newest 10, newest last
   std::vector<SlowRank> stragglers;                              // in the order of the ranks
+  MeasuredSteps measured_steps;
   std::optional<StoreOutage> store_outage;
 };
 

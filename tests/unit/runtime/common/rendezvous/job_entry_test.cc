@@ -85,6 +85,23 @@ TEST_F(JobEntryTest, TheNewestCheckpointOfAProgramCountsWhateverItsStepAndName) 
       << "the clock of the file server is ahead";
 }
 
+TEST_F(JobEntryTest, MeasuresTheStepsOfTheRunningRoundByTheMemberWithRankZero) {
+  for (int64_t steps = 1; steps <= 12; ++steps) {
+    const auto seconds = static_cast<double>(steps);
+    const protocol::Progress progress{
+        .round = 1, .step = 41 + steps, .steps_total = steps, .phase_seconds = {{"reduce", seconds}}};
+    Beat(progress);
+    protocol::Progress other = progress;
+    other.steps_total *= 100;
+    entry_.Heartbeat(
+        {.member = MemberOf(1), .round = 1, .first_rank = 1, .progress = other}, [](auto) {}, now_, outbox_);
+  }
+  EXPECT_EQ(entry_.View().measured_steps,
+            (MeasuredSteps{.steps = 11, .seconds = 11, .communication_seconds = 11}));
+  RankDies(1);
+  EXPECT_EQ(entry_.View().measured_steps, MeasuredSteps{});
+}
+
 TEST_F(JobEntryTest, AMemberWhoseNodeDepartsLearnsItFromItsHeartbeat) {
   JobSettings settings{.min_members = 1, .max_members = 2, .expected_members = 2};
   settings.departures = {{1, "the node has the taint t"}};
