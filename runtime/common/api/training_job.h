@@ -275,6 +275,18 @@ struct GoodputStatus {
   friend bool operator==(const GoodputStatus&, const GoodputStatus&) = default;
 };
 
+// How the job trained with one world size.
+struct ScalingRecord {
+  int32_t world_size = 0;
+  double samples_per_second = 0;
+  double communication = 0;  // share of the time of a step that rank 0 waits for other ranks
+  double data = 0;           // share that it waits for samples
+  int64_t steps = 0;         // that were measured
+  std::optional<WallTime> time;
+
+  friend bool operator==(const ScalingRecord&, const ScalingRecord&) = default;
+};
+
 struct DamagedCheckpoint {
   std::optional<WallTime> time;
   int64_t step = 0;
@@ -344,6 +356,7 @@ struct TrainingJobStatus {
   std::optional<ProgressStatus> progress;
   std::optional<CheckpointStatus> checkpoint;
   std::vector<DamagedCheckpoint> damaged_checkpoints;  // newest first, at most 8
+  std::vector<ScalingRecord> scaling;                  // by world size, at most 16
   std::optional<GoodputStatus> goodput;
   std::vector<RestartRecord> restarts;  // newest first, at most 10
 

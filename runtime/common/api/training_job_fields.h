@@ -231,6 +231,16 @@ void Describe(A& fields, Of<A, GoodputStatus>& status) {
 }
 
 template <typename A>
+void Describe(A& fields, Of<A, ScalingRecord>& status) {
+  fields.Required("worldSize", status.world_size);
+  fields.Field("samplesPerSecond", status.samples_per_second);
+  fields.Field("communication", status.communication);
+  fields.Field("data", status.data);
+  fields.Field("steps", status.steps);
+  fields.Field("time", status.time);
+}
+
+template <typename A>
 void Describe(A& fields, Of<A, DamagedCheckpoint>& status) {
   fields.Field("time", status.time);
   fields.Field("step", status.step);
@@ -293,6 +303,7 @@ void Describe(A& fields, Of<A, TrainingJobStatus>& status) {
   fields.Field("progress", status.progress);
   fields.Field("checkpoint", status.checkpoint);
   fields.Field("damagedCheckpoints", status.damaged_checkpoints, {.max_items = 8});
+  fields.Field("scaling", status.scaling, {.max_items = 16});
   fields.Field("goodput", status.goodput);
   fields.Field("restarts", status.restarts, {.max_items = 10});
 }

@@ -223,6 +223,7 @@ TEST(TrainingJobStatus, IsRoundedAndHasNoNumberThatJsonLacks) {
                                    .last_progress_time = WallTime(std::chrono::seconds(86400)),
                                    .evaluation = std::nullopt};
   status.damaged_checkpoints = {{WallTime(std::chrono::seconds(86400)), 7, "is missing"}};
+  status.scaling = {{2, 640, 0.25, 0.125, 90, WallTime(std::chrono::seconds(86400))}};
   const Json json = TrainingJobStatusToJson(status);
   EXPECT_EQ(json.at("progress").at("loss"), 0.123457);
   EXPECT_FALSE(json.at("progress").contains("samplesPerSecond"));
@@ -233,6 +234,7 @@ TEST(TrainingJobStatus, IsRoundedAndHasNoNumberThatJsonLacks) {
   EXPECT_EQ(violations, std::vector<std::string>{});
   EXPECT_EQ(TrainingJobStatusToJson(again), json);
   EXPECT_EQ(again.damaged_checkpoints, status.damaged_checkpoints);
+  EXPECT_EQ(again.scaling, status.scaling);
 }
 
 }  // namespace
