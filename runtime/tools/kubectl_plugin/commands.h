@@ -49,6 +49,12 @@ struct CheckpointArguments {
 [[nodiscard]] Result<int> Profile(const Kubectl& kubectl, const std::string& job, int steps);
 [[nodiscard]] Result<int> Delete(const Kubectl& kubectl, const std::vector<std::string>& jobs);
 
+struct ScalingArguments {
+  std::string job;
+  bool as_json = false;
+};
+[[nodiscard]] Result<int> Scaling(const Kubectl& kubectl, const ScalingArguments& arguments);
+
 [[nodiscard]] Result<int> Top(const Kubectl& kubectl, const std::string& job);
 
 }  // namespace lockstep::kubectl_plugin

@@ -52,6 +52,7 @@ struct Arguments {
   plugin::SubmitArguments submit;
   plugin::StatusArguments status;
   plugin::LogsArguments logs;
+  plugin::ScalingArguments scaling;
   plugin::CheckpointArguments checkpoint;
   std::string job;
   std::vector<std::string> jobs;
@@ -76,6 +77,14 @@ struct Commands {
 
 CLI::Option* AddJob(CLI::App* command, std::string& job) {
   return command->add_option(kJob, job, "name of the job")->type_name("");
+}
+
+CLI::Option* AddJsonOutput(CLI::App* command, bool& as_json, const char* content) {
+  return command
+      ->add_option_function<std::string>(
+          "-o,--output", [&as_json](const std::string& format) { as_json = format == "json"; },
+          std::string("for programs: ") + content)
+      ->check(CLI::IsMember({"json"}));
 }
 
 std::string IsDuration(const std::string& text) {
@@ -112,12 +121,7 @@ void AddViewCommands(Commands& commands, Arguments& arguments) {
       command->add_flag("-w,--watch", status.watch, "show it again when it changes, until it ends")
           ->needs(job);
   command->add_flag("-A,--all-namespaces", status.all_namespaces, "jobs of all namespaces")->excludes(job);
-  command
-      ->add_option_function<std::string>(
-          "-o,--output", [&](const std::string& format) { status.as_json = format == "json"; },
-          "for programs: the object, and its pods with their ranks")
-      ->check(CLI::IsMember({"json"}))
-      ->excludes(watch);
+  AddJsonOutput(command, status.as_json, "the object, and its pods with their ranks")->excludes(watch);
   command->footer(
       "With --watch it exits with 0 if the job completes, with 1 if it fails.\n\n"
       "Examples:\n  kubectl lockstep status\n  kubectl lockstep status fashion-mnist --watch");
@@ -143,6 +147,13 @@ void AddViewCommands(Commands& commands, Arguments& arguments) {
                          [&](const auto& kubectl) { return plugin::Top(kubectl, arguments.job); });
   AddJob(command, arguments.job)->required();
   command->footer("Needs a metrics-server in the cluster.\n\nExample:\n  kubectl lockstep top fashion-mnist");
+
+  command =
+      commands.Add("scaling", "Show how fast a job trained with each number of ranks, and recommend one",
+                   [&](const auto& kubectl) { return plugin::Scaling(kubectl, arguments.scaling); });
+  AddJob(command, arguments.scaling.job)->required();
+  AddJsonOutput(command, arguments.scaling.as_json, "the sizes and the recommendation");
+  command->footer("Example:\n  kubectl lockstep scaling fashion-mnist");
 }
 
 void AddChangeCommands(Commands& commands, Arguments& arguments) {

@@ -385,6 +385,19 @@ def test_top_says_that_nothing_is_measured():
         expect_in(plugin("top", "fashion", code=1)[0], "640 samples/s, 100 ms a step")
 
 
+def test_scaling_compares_the_sizes():
+    sizes = [{"worldSize": ranks, "samplesPerSecond": speed, "communication": share, "data": 0.01, "steps": 90, "time": now()}
+             for ranks, speed, share in ((2, 640, 0.05), (4, 768, 0.5))]
+    with job(running()):
+        expect_in(plugin("scaling", "fashion")[0], "Not measured yet")
+        write_status({"scaling": sizes})
+        expect_in(plugin("scaling", "fashion")[0], "4      768        192       60 %        50 %           1 %   90",
+                  "Recommended: 2 ranks", "limited mostly by communication")
+        shown = json.loads(plugin("scaling", "fashion", "-o", "json")[0])
+        expect(shown["recommendedWorldSize"] == 2 and [size["efficiency"] for size in shown["sizes"]] == [1, 0.6], shown)
+    expect_in(refused("scaling", "nobody"), 'there is no job "nobody"')
+
+
 def test_validate_needs_no_cluster():
     example = str(ROOT / "crds/examples/minimal.yaml")
     expect_in(plugin("validate", example, KUBECTL="/no/such/kubectl")[0], "is valid")

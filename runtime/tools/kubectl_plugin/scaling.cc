@@ -1,0 +1,19 @@
+#include <iostream>
+
+#include "runtime/tools/kubectl_plugin/commands.h"
+#include "runtime/tools/kubectl_plugin/lookup.h"
+#include "runtime/tools/kubectl_plugin/scaling_text.h"
+
+namespace lockstep::kubectl_plugin {
+
+Result<int> Scaling(const Kubectl& kubectl, const ScalingArguments& arguments) {
+  LOCKSTEP_TRY(const api::TrainingJob job, GetJob(kubectl, arguments.job));
+  if (arguments.as_json) {
+    std::cout << ScalingToJson(job).dump(2) << "\n";
+    return 0;
+  }
+  for (const std::string& line : ScalingText(job, SystemClock().Now())) std::cout << line << "\n";
+  return 0;
+}
+
+}  // namespace lockstep::kubectl_plugin
