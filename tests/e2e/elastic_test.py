@@ -5,20 +5,33 @@ import jobs
 from cases import expect
 
 
+def measured_sizes(status):
+    return {entry["worldSize"]: entry for entry in status.get("scaling", [])}
+
+
+def until_measured(job, ranks):
+    entry = job.until(f"{ranks} ranks are measured", lambda: measured_sizes(job.status()).get(ranks))
+    expect(entry["samplesPerSecond"] > 0 and entry["steps"] >= 10, f"{entry}")
+    expect(0 < entry["communication"] < 1 and 0 <= entry["data"] < 1, f"{entry}")
+
+
 def test_follows_kubectl_scale():
     manifest = jobs.manifest("scaled", replicas=2, elastic=(1, 4), epochs=jobs.LONG, model=jobs.SLOW)
     with jobs.running(manifest, with_ledger=True) as job:
         job.until_ranks(2)
         first_pods = job.uids()
+        until_measured(job, 2)
         for replicas in (4, 1, 3):
             job.kubectl("scale", "dtj", "scaled", f"--replicas={replicas}")
             job.until_ranks(replicas)
             job.until(f"{replicas} pods", lambda count=replicas: len(job.pods()) == count)
         kept = job.uids()
         expect(kept["scaled-worker-0"] == first_pods["scaled-worker-0"], "the first pod was replaced")
+        until_measured(job, 3)
         status = job.complete_this_epoch()
         job.expect_exactly_once()
         expect(status.get("attempt", 0) == 0, f"scaling was charged to the budget: {status}")
+        expect({2, 3} <= set(measured_sizes(status)), f"a size was measured and is not in the status: {status}")
 
 
 def addresses_of_the_rendezvous():
