@@ -54,6 +54,7 @@ TEST_F(ScalingStatus, ReplacesTheEntryOfASizeOnceANewRoundWasMeasuredLongEnough)
 
 TEST_F(ScalingStatus, IsWrittenTogetherWithProgress) {
   const auto before = Pass(2, {.steps = 40, .seconds = 20});
+  ASSERT_EQ(before.size(), 1U);
   world_.observed().now += kProgressPeriod / 2;
   world_.Round(1, {0, 1}, ++step_);
   world_.observed().rendezvous.measured_steps = {.steps = 50, .seconds = 25};
