@@ -62,6 +62,12 @@ inline constexpr std::string_view kManifestName = "manifest.json";
 // Whether a tensor of this name belongs to the model, and not to the optimizer or to other state that only
 // training needs ("optimizer.…", "outer.momentum.…", "loss_scale").
 [[nodiscard]] bool IsOfModel(std::string_view tensor);
+// Tensors with this prefix and the name of a parameter have the moving average of the parameter minus the
+// parameter (spec.training.optimizer.weightAverage).
+inline constexpr std::string_view kAveragePrefix = "optimizer.average_minus_weight.";
+[[nodiscard]] constexpr bool IsOfAverage(std::string_view tensor) {
+  return tensor.starts_with(kAveragePrefix);
+}
 
 // "step-000000000120" and back; -1 for other names.
 [[nodiscard]] std::string FolderOfStep(int64_t step);

@@ -146,6 +146,12 @@ struct ParameterGroupSpec {
   bool frozen = false;                 // not trained
 };
 
+// An exponential moving average of the weights, which evaluations use. After each step that changes the weights
+// the average becomes decay * average + (1 - decay) * weights; it begins as the initial weights.
+struct WeightAverageSpec {
+  double decay = 0.999;
+};
+
 struct OptimizerSpec {
   OptimizerName name = OptimizerName::kAdamw;
   double learning_rate = 0.001;
@@ -156,8 +162,9 @@ struct OptimizerSpec {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
-  std::optional<double> clip_norm;         // bound of the global gradient norm; absent: no clipping
-  std::vector<ParameterGroupSpec> groups;  // the first that matches a parameter applies
+  std::optional<double> clip_norm;                  // bound of the global gradient norm; absent: no clipping
+  std::vector<ParameterGroupSpec> groups;           // the first that matches a parameter applies
+  std::optional<WeightAverageSpec> weight_average;  // absent: none
 };
 
 // The learning rate at a step: linear warm-up from 0 over warmup_steps, then

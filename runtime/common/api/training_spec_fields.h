@@ -120,6 +120,11 @@ void Describe(A& fields, Of<A, ParameterGroupSpec>& spec) {
 }
 
 template <typename A>
+void Describe(A& fields, Of<A, WeightAverageSpec>& spec) {
+  fields.Field("decay", spec.decay, {.above = 0, .max = 0.999999});
+}
+
+template <typename A>
 void Describe(A& fields, Of<A, OptimizerSpec>& spec) {
   fields.Field("name", spec.name);
   fields.Field("learningRate", spec.learning_rate, {.above = 0, .max = 1000});
@@ -132,6 +137,7 @@ void Describe(A& fields, Of<A, OptimizerSpec>& spec) {
   fields.Field("epsilon", spec.epsilon, {.above = 0, .max = 1});
   fields.Field("clipNorm", spec.clip_norm, {.above = 0, .max = 1e6});
   fields.Field("groups", spec.groups, {.max_items = 32});
+  fields.Field("weightAverage", spec.weight_average);
 }
 
 template <typename A>

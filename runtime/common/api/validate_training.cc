@@ -120,6 +120,10 @@ void CheckSync(const TrainingSpec& training, const std::string& path, Violations
     Add(violations, path + ".determinism",
         "must be None " + where + ": the result of a rank's own steps depends on the number of ranks");
   }
+  if (training.optimizer.weight_average) {
+    Add(violations, path + ".optimizer.weightAverage",
+        "must be absent " + where + ": between two averages of the ranks each has its own weights");
+  }
   if (is_async && training.balance != Balance::kEqual) {
     Add(violations, path + ".balance",
         "must be Equal " + where + ": each rank takes as many samples as it can anyway");

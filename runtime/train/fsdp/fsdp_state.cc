@@ -248,6 +248,10 @@ Result<at::Tensor> FsdpState::Evaluate(Communicator& communicator, const at::Ten
   return turn == kHasBatch ? outputs : inputs;
 }
 
+Result<std::vector<WeightAndAverage>> FsdpState::Averages(Communicator& /*communicator*/) const {
+  return CatchTorch(ErrorCode::kInternal, "averages", [this] { return layers_->Averages(); });
+}
+
 void FsdpState::Tear() {
   TrainingState::Tear();
   layers_->ForgetVersion();

@@ -37,6 +37,8 @@ class FsdpState final : public TrainingState {
                                                 std::span<const double> speeds) const override;
   [[nodiscard]] Result<at::Tensor> Evaluate(comm::Communicator& communicator,
                                             const at::Tensor& inputs) override;
+  [[nodiscard]] Result<std::vector<WeightAndAverage>> Averages(
+      comm::Communicator& communicator) const override;
   void Tear() override;
 
   // The forward passes of a step change running statistics: undone if the step is not made.

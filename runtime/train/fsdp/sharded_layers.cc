@@ -165,6 +165,17 @@ at::Tensor ShardedLayers::PaddedPiece(std::size_t unit, int world) const {
   return padding == 0 ? mine : at::cat({mine, at::zeros({padding}, options())});
 }
 
+std::vector<WeightAndAverage> ShardedLayers::Averages() const {
+  const at::NoGradGuard no_grad;
+  std::vector<WeightAndAverage> averages;
+  if (!spec_.weight_average) return averages;
+  for (std::size_t unit = 0; unit < units_.size(); ++unit) {
+    const std::vector<at::Tensor>& slots = Mine(unit).slots;
+    averages.push_back({slots.at(0), slots.at(0) + slots.at(1)});
+  }
+  return averages;
+}
+
 void ShardedLayers::Show(std::size_t unit, const at::Tensor& gathered) {
   const at::Storage& storage = units_[unit].flat.storage();
   const std::size_t bytes = gathered.storage().nbytes();

@@ -25,6 +25,7 @@
 #include "runtime/models/model.h"
 #include "runtime/train/shards/held_shards.h"
 #include "runtime/train/state/step_facts.h"
+#include "runtime/train/step/optimizer.h"
 #include "runtime/train/step/parameter_groups.h"
 
 namespace lockstep::train {
@@ -53,6 +54,8 @@ class ShardedLayers final : public HeldShards {
   [[nodiscard]] int64_t PieceOf(std::size_t unit, int world) const;
   // This rank's elements, padded to the size of a piece.
   [[nodiscard]] at::Tensor PaddedPiece(std::size_t unit, int world) const;
+  // Of this rank's pieces; empty without weightAverage.
+  [[nodiscard]] std::vector<WeightAndAverage> Averages() const;
   // Gives the parameters of a unit the memory of `gathered`, which loses it.
   void Show(std::size_t unit, const at::Tensor& gathered);
   // Frees that memory.

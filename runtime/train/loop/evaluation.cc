@@ -27,6 +27,15 @@ data::Loader::Read ReaderOf(const data::Dataset& test, bool pins) {
   };
 }
 
+// Sets the weights to their averages. Appends what they were before.
+void UseAverages(std::vector<WeightAndAverage>& averages, std::vector<at::Tensor>& weights) {
+  for (WeightAndAverage& each : averages) {
+    weights.push_back(each.weight.clone());
+    each.weight.copy_(each.average);
+    each.average.reset();
+  }
+}
+
 }  // namespace
 
 Evaluator::Evaluator(const api::TrainingSpec& spec, TrainingState& state, const data::Dataset& test)
@@ -38,12 +47,23 @@ Evaluator::Evaluator(const api::TrainingSpec& spec, TrainingState& state, const 
 Result<Evaluation> Evaluator::Run(comm::Communicator& communicator, std::span<const double> speeds,
                                   const std::function<bool()>& leave, const std::stop_token& stop) {
   LOCKSTEP_TRY(state_.SyncBuffers(communicator));
+  LOCKSTEP_TRY(std::vector<WeightAndAverage> averages, state_.Averages(communicator));
+  std::vector<at::Tensor> weights;
   const Result<Sums> own = comm::CatchTorch(ErrorCode::kInternal, "evaluation", [&] {
     const at::NoGradGuard no_grad;
+    UseAverages(averages, weights);
     state_.model->eval();
     return RunPart(state_.PartOfEvaluation(test_.size(), communicator.rank(), speeds), communicator, leave,
                    stop);
   });
+  const Result<void> restored = comm::CatchTorch(ErrorCode::kInternal, "taking the weights back", [&] {
+    const at::NoGradGuard no_grad;
+    for (std::size_t i = 0; i < weights.size(); ++i) averages[i].weight.copy_(weights[i]);
+  });
+  if (!restored.ok()) {
+    state_.Tear();
+    return restored.error();
+  }
   state_.model->train();
   loader_.Start({});  // frees the memory of prefetched batches
   LOCKSTEP_TRY(const Sums sums, own);

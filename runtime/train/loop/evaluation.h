@@ -1,6 +1,8 @@
 #pragma once
-// Evaluates the test set, each sample once over all ranks. Sums are reduced, never means. Step thread; the
-// loader's threads read samples ahead.
+// Evaluates the test set, each sample once over all ranks. Sums are reduced, never means. With
+// spec.training.optimizer.weightAverage the averages of the weights are evaluated, which takes memory for the
+// weights of this rank once more; afterwards the weights are what they were, also after an error. Step thread;
+// the loader's threads read samples ahead.
 
 #include <cstdint>
 #include <functional>

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "runtime/comm/torch_error.h"
 #include "runtime/train/pipeline/pipeline_stepper.h"
 #include "runtime/train/state/part_to_load.h"
 
@@ -18,10 +19,15 @@ class PipelinePart final : public PartToLoad {
     const std::vector<bool> reads = stages_.AreOf(layers_);
     const std::vector<NamedTensor> all = stages_.tensors();
     for (std::size_t i = 0; i < all.size(); ++i)
-      tensors_.push_back(reads[i] && IsTaken(all[i].name) ? RoomFor(all[i]) : at::Tensor());
+      tensors_.push_back(reads[i] ? RoomOrZeros(all[i]) : at::Tensor());
   }
 
  private:
+  at::Tensor RoomOrZeros(const NamedTensor& named) {
+    if (IsTaken(named.name)) return RoomFor(named);
+    return only_weights() ? at::Tensor() : at::zeros(named.tensor.sizes(), named.tensor.options());
+  }
+
   Result<void> TakeDivided(int64_t step) override {
     stages_.Load(step, layers_, tensors_);
     return {};
@@ -97,6 +103,10 @@ PartToEvaluate PipelineState::PartOfEvaluation(int64_t samples, int /*rank*/,
           .reads = is_first || is_last,
           .decides = is_first,
           .scores = is_last};
+}
+
+Result<std::vector<WeightAndAverage>> PipelineState::Averages(comm::Communicator& /*communicator*/) const {
+  return comm::CatchTorch(ErrorCode::kInternal, "averages", [this] { return stages_->Averages(); });
 }
 
 Result<at::Tensor> PipelineState::Evaluate(comm::Communicator& communicator, const at::Tensor& inputs) {

@@ -44,6 +44,8 @@ class PipelineState final : public TrainingState {
                                                 std::span<const double> speeds) const override;
   [[nodiscard]] Result<at::Tensor> Evaluate(comm::Communicator& communicator,
                                             const at::Tensor& inputs) override;
+  [[nodiscard]] Result<std::vector<WeightAndAverage>> Averages(
+      comm::Communicator& communicator) const override;
   // `stages` knows itself what it holds.
   void Tear() override {}
 

@@ -105,6 +105,8 @@ class StagedState {
   // The sums of the step that made version().
   [[nodiscard]] const StepEnd& last_end() const { return last_end_; }
   void SetLastEnd(const StepEnd& end) { last_end_ = end; }
+  // Of this stage; empty without weightAverage.
+  [[nodiscard]] std::vector<WeightAndAverage> Averages() const;
   // Discards the pending step.
   void Undo();
 

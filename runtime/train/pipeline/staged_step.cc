@@ -96,6 +96,10 @@ Result<StepVerdict> StagedState::EndStep(const StepEnd& end, double loss_scale) 
   return verdict;
 }
 
+std::vector<WeightAndAverage> StagedState::Averages() const {
+  return optimizer_ == nullptr ? std::vector<WeightAndAverage>() : optimizer_->Averages();
+}
+
 void StagedState::Undo() {
   const at::NoGradGuard no_grad;
   pending_ = {};

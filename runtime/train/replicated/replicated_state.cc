@@ -29,4 +29,8 @@ Result<void> ReplicatedState::Update(comm::Communicator* /*peers*/, double learn
   return comm::CatchTorch(ErrorCode::kInternal, "optimizer", [&] { optimizer_->Step(step, learning_rate); });
 }
 
+Result<std::vector<WeightAndAverage>> ReplicatedState::Averages(comm::Communicator& /*communicator*/) const {
+  return comm::CatchTorch(ErrorCode::kInternal, "averages", [this] { return optimizer_->Averages(); });
+}
+
 }  // namespace lockstep::train

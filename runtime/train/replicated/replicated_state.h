@@ -19,6 +19,9 @@ class ReplicatedState : public ReplicatedModel {
   [[nodiscard]] std::unique_ptr<PartToLoad> Load(const LoadRequest& request) override;
   [[nodiscard]] Result<void> Update(comm::Communicator* peers, double learning_rate) override;
 
+  [[nodiscard]] Result<std::vector<WeightAndAverage>> Averages(
+      comm::Communicator& communicator) const override;
+
   [[nodiscard]] const Optimizer& optimizer() const { return *optimizer_; }
 
  protected:

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "runtime/checkpoint/manifest.h"
 #include "runtime/checkpoint/stored_checkpoints.h"
 #include "runtime/comm/torch_error.h"
 #include "runtime/common/base/log.h"
@@ -64,6 +65,18 @@ bool IsStored(const Manifest& manifest, const std::string& name) {
     return std::any_of(shard.tensors.begin(), shard.tensors.end(),
                        [&](const TensorPlace& place) { return place.name == name; });
   });
+}
+
+// Of tensors or their places.
+template <typename Tensors>
+bool HaveAverage(const Tensors& tensors) {
+  return std::any_of(tensors.begin(), tensors.end(),
+                     [](const auto& tensor) { return checkpoint::IsOfAverage(tensor.name); });
+}
+
+bool HasAverage(const Manifest& manifest) {
+  return std::any_of(manifest.shards.begin(), manifest.shards.end(),
+                     [](const auto& shard) { return HaveAverage(shard.tensors); });
 }
 
 class Restoring {
@@ -146,6 +159,7 @@ class Restoring {
                    return state_.Load({.rank = communicator_.rank(),
                                        .world = communicator_.world(),
                                        .only_weights = checkpointer_.TakesOnlyWeightsOf(manifest),
+                                       .has_average = HasAverage(manifest),
                                        .has_loss_scale = IsStored(manifest, kLossScaleName)});
                  }));
     LOCKSTEP_TRY(bytes_read_, checkpointer_.Read(manifest, part_->wanted()));
@@ -154,6 +168,7 @@ class Restoring {
 
   Result<void> CheckFits(const Manifest& manifest) const {
     const bool only_weights = checkpointer_.TakesOnlyWeightsOf(manifest);
+    const bool has_average = HasAverage(manifest);
     const std::set<std::string> weights = state_.WeightNames();
     std::map<std::string, const TensorPlace*> stored;
     std::set<std::string> slots;
@@ -163,11 +178,13 @@ class Restoring {
         slots.insert(SlotOf(place.name));
       }
     }
-    for (const NamedTensor& target : state_.Tensors()) {
+    const std::vector<NamedTensor> targets = state_.Tensors();
+    for (const NamedTensor& target : targets) {
       const auto found = stored.find(target.name);
       const bool is_weight = weights.contains(target.name);
       if (only_weights && !is_weight) continue;
       if (found == stored.end() && target.name == kLossScaleName) continue;
+      if (!has_average && checkpoint::IsOfAverage(target.name)) continue;
       if (found == stored.end())
         return DoesNotFit(manifest, target.name, WhyMissing(target.name, slots), is_weight);
       const TensorPlace& place = *found->second;
@@ -176,6 +193,8 @@ class Restoring {
       stored.erase(found);
     }
     stored.erase(kLossScaleName);  // this precision has no loss scale
+    if (!HaveAverage(targets))
+      std::erase_if(stored, [](const auto& entry) { return checkpoint::IsOfAverage(entry.first); });
     // A parameter that was trained until then and is frozen now needs no optimizer state.
     const std::set<std::string> frozen = FrozenNames();
     std::erase_if(stored, [&](const auto& entry) { return frozen.contains(ParameterOf(entry.first)); });
@@ -221,7 +240,24 @@ class Restoring {
                                         {"bytes_read", bytes_read_},
                                         {"of_bytes", bytes}});
     if (only_weights && communicator_.rank() == 0) LogWhatIsNotTaken(manifest);
+    if (!only_weights && communicator_.rank() == 0) LogWhetherAverageIsTaken(manifest);
     return true;
+  }
+
+  void LogWhetherAverageIsTaken(const Manifest& manifest) const {
+    const bool is_stored = HasAverage(manifest);
+    const bool is_wanted = HaveAverage(state_.Tensors());
+    const std::string uri = checkpointer_.UriOf(manifest.step);
+    if (is_wanted && !is_stored) {
+      log::Warning("the checkpoint has no average of the weights: the average begins as the weights",
+                   {{"uri", uri}});
+    }
+    if (is_stored && !is_wanted) {
+      log::Warning(
+          "the average of the weights in the checkpoint is not taken: spec.training.optimizer.weightAverage "
+          "is absent",
+          {{"uri", uri}});
+    }
   }
 
   void LogWhatIsNotTaken(const Manifest& manifest) const {

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "runtime/checkpoint/manifest.h"
 #include "runtime/checkpoint/save.h"
 #include "runtime/comm/torch_error.h"
 
@@ -34,7 +35,7 @@ PartToLoad::PartToLoad(TrainingState& state, const LoadRequest& request, bool ma
 
 Result<void> PartToLoad::MoveInto(int64_t step, comm::Communicator& communicator) {
   LOCKSTEP_TRY(BroadcastTensors(communicator, replicated_, Receiving::kInPlace, [&] { state_.Tear(); }));
-  if (only_weights()) LOCKSTEP_TRY(ClearOptimizer());
+  LOCKSTEP_TRY(ClearOptimizer());
   LOCKSTEP_TRY(TakeDivided(step));
   state_.Complete(step);
   return {};
@@ -50,7 +51,10 @@ Result<void> PartToLoad::ClearOptimizer() const {
   });
 }
 
-bool PartToLoad::IsTaken(const std::string& name) const { return !only_weights() || weights_.contains(name); }
+bool PartToLoad::IsTaken(const std::string& name) const {
+  if (checkpoint::IsOfAverage(name) && !request_.has_average) return false;
+  return !only_weights() || weights_.contains(name);
+}
 
 void PartToLoad::Want(const std::string& tensor, const at::Tensor& room, int64_t first) {
   const int64_t element = room.element_size();

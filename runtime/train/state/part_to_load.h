@@ -39,6 +39,7 @@ class PartToLoad {
   [[nodiscard]] at::Tensor RoomFor(const NamedTensor& named);
 
  private:
+  // Resets what is not loaded to its state before the first step.
   [[nodiscard]] Result<void> ClearOptimizer() const;
 
   TrainingState& state_;

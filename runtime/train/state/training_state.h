@@ -59,6 +59,7 @@ struct LoadRequest {
   int rank = 0;
   int world = 1;
   bool only_weights = false;    // the optimizer is reset to its state before the first step
+  bool has_average = true;      // else the average of the weights begins as the weights
   bool has_loss_scale = false;  // else the loss scale keeps its value: the precision may have changed
 };
 
@@ -159,6 +160,13 @@ class TrainingState {
   // give empty outputs.
   [[nodiscard]] virtual Result<at::Tensor> Evaluate(comm::Communicator& communicator,
                                                     const at::Tensor& inputs);
+
+  // All ranks call it together. The weights that this rank evaluates with, and their averages; empty without
+  // spec.training.optimizer.weightAverage.
+  [[nodiscard]] virtual Result<std::vector<WeightAndAverage>> Averages(
+      comm::Communicator& /*communicator*/) const {
+    return std::vector<WeightAndAverage>();
+  }
 
   // Must be called before another state is written over this one piece by piece: from then on it is a
   // mixture, has step -1 and is not a fresh state either. Complete ends that.

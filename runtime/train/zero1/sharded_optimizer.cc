@@ -84,7 +84,8 @@ void ShardedOptimizer::Update(Shard& shard, double learning_rate) const {
   shard.optimizer->Step(GradientsOf(shard.range), version().step, learning_rate);
 }
 
-Result<void> ShardedOptimizer::GatherIntoGradients(Communicator& communicator) const {
+Result<void> ShardedOptimizer::Gather(Communicator& communicator, const Views& given,
+                                      const Views& into) const {
   const int64_t world = communicator.world();
   const Range& mine = parts().at(IndexOf(communicator.rank())).front();
   int64_t largest = 0;
@@ -100,12 +101,12 @@ Result<void> ShardedOptimizer::GatherIntoGradients(Communicator& communicator) c
       const Range piece = PieceOf(mine, begin, size);
       if (piece.size() == 0) return;
       at::Tensor flat = sent.narrow(0, 0, piece.size());
-      at::cat_out(flat, ViewsOf(piece));
+      at::cat_out(flat, given(piece));
     }));
     LOCKSTEP_TRY(communicator.AllGatherInto(all, sent));
     LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "collecting the parameters", [&] {
       for (std::size_t rank = 0; rank < parts().size(); ++rank)
-        CopyInto(GradientsOf(PieceOf(parts()[rank].front(), begin, size)),
+        CopyInto(into(PieceOf(parts()[rank].front(), begin, size)),
                  all.narrow(0, static_cast<int64_t>(rank) * size, size));
     }));
   }
@@ -130,7 +131,12 @@ Result<void> ShardedOptimizer::Step(Communicator& communicator, double learning_
   const Result<void> updated = CatchTorch(ErrorCode::kInternal, "optimizer", [&] {
     for (Shard& shard : shards()) Update(shard, learning_rate);
   });
-  Result<void> gathered = updated.ok() ? GatherIntoGradients(communicator) : updated;
+  Result<void> gathered = updated;
+  if (updated.ok()) {
+    gathered = Gather(
+        communicator, [this](const Range& range) { return ViewsOf(range); },
+        [this](const Range& range) { return GradientsOf(range); });
+  }
   if (!updated.ok()) shards().clear();
   for (Shard& shard : shards()) shard.version = next;
   if (gathered.ok()) {
@@ -148,6 +154,32 @@ Result<void> ShardedOptimizer::Step(Communicator& communicator, double learning_
   if (!undone.ok()) SetVersion({});
   std::move(before.begin(), before.end(), std::back_inserter(shards()));
   return gathered;
+}
+
+Result<std::vector<WeightAndAverage>> ShardedOptimizer::Averages(Communicator& communicator) const {
+  const at::NoGradGuard no_grad;
+  std::vector<WeightAndAverage> averages;
+  if (!spec_.weight_average) return averages;
+  LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "averages", [&] {
+    for (const NamedTensor& parameter : parameters_)
+      averages.push_back({parameter.tensor, at::empty_like(parameter.tensor.detach())});
+  }));
+  const Shard& mine = shards().front();
+  LOCKSTEP_TRY(Gather(
+      communicator,
+      [&](const Range& range) -> std::vector<at::Tensor> {
+        return {mine.slots.front().narrow(0, range.begin - mine.range.begin, range.size())};
+      },
+      [&](const Range& range) {
+        std::vector<at::Tensor> views;
+        for (const auto& [i, piece] : PiecesOf(range))
+          views.push_back(averages[i].average.view(-1).narrow(0, piece.begin, piece.size()));
+        return views;
+      }));
+  LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "averages", [&] {
+    for (const WeightAndAverage& each : averages) each.average.add_(each.weight);
+  }));
+  return averages;
 }
 
 void ShardedOptimizer::Skip() {

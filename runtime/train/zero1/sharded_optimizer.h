@@ -14,6 +14,7 @@
 // Step thread. kAborted: the round broke. kInternal: LibTorch failed. After either error this object still
 // holds all that it held before.
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -38,6 +39,8 @@ class ShardedOptimizer final : public HeldShards {
   // the updated parts of the other ranks arrive in gradient memory, chunk by chunk, before they are copied to
   // the parameters.
   [[nodiscard]] Result<void> Step(comm::Communicator& communicator, double learning_rate);
+  // All ranks call this together. The parameters and their averages; empty without weightAverage.
+  [[nodiscard]] Result<std::vector<WeightAndAverage>> Averages(comm::Communicator& communicator) const;
   // Counts a step that changes nothing because it was not finite. Each rank does this alone, so other ranks
   // may not have seen the step yet.
   void Skip();
@@ -48,12 +51,15 @@ class ShardedOptimizer final : public HeldShards {
   ShardedOptimizer(const api::OptimizerSpec& spec, std::vector<NamedTensor> parameters, Copies copies);
 
   [[nodiscard]] std::vector<Ranges> Cut(int holders) const override;
+  // Views of the elements of a range in some tensors.
+  using Views = std::function<std::vector<at::Tensor>(const Range&)>;
   [[nodiscard]] std::vector<at::Tensor> ViewsOf(const Range& range) const;
   [[nodiscard]] at::Tensor FlatParameters(const Range& range) const;
   [[nodiscard]] std::vector<at::Tensor> GradientsOf(const Range& range) const;
   void Update(Shard& shard, double learning_rate) const;
-  // All ranks call this: collects the updated parameters of all parts in gradient memory.
-  [[nodiscard]] Result<void> GatherIntoGradients(comm::Communicator& communicator) const;
+  // All ranks call this: collects all elements. Each rank gives those of its part.
+  [[nodiscard]] Result<void> Gather(comm::Communicator& communicator, const Views& given,
+                                    const Views& into) const;
 
   const api::OptimizerSpec spec_;
   const std::vector<NamedTensor> parameters_;

@@ -22,10 +22,11 @@ class Zero1Part final : public PartToLoad {
     const auto& described = shards_.described();
     for (std::size_t first = 0; first < described.size(); first += parameters) {
       const auto options = described[first].tensor.options().device(at::kCPU);
-      const at::Tensor& slot = slots_.emplace_back(at::empty({range_.size()}, options));
+      const at::Tensor& slot = slots_.emplace_back(at::zeros({range_.size()}, options));
       int64_t begin = 0;
       for (const auto& [parameter, piece] : pieces) {
-        Want(described[first + parameter].name, slot.narrow(0, begin, piece.size()), piece.begin);
+        const std::string& name = described[first + parameter].name;
+        if (IsTaken(name)) Want(name, slot.narrow(0, begin, piece.size()), piece.begin);
         begin += piece.size();
       }
     }

@@ -30,6 +30,10 @@ class Zero1State final : public ReplicatedModel {
   [[nodiscard]] Result<void> Update(comm::Communicator* peers, double learning_rate) override {
     return shards_->Step(*peers, learning_rate);
   }
+  [[nodiscard]] Result<std::vector<WeightAndAverage>> Averages(
+      comm::Communicator& communicator) const override {
+    return shards_->Averages(communicator);
+  }
   void SkipUpdate() override { shards_->Skip(); }
 
   [[nodiscard]] ShardedOptimizer& shards() { return *shards_; }

@@ -172,6 +172,11 @@ CREATE_CASES = [
      {**BASE["spec"]["training"], "sync": {"outer": {}}}, "sync.outer applies only where strategy is localsgd or async"),
     ("async has an outer step, too", TRAINING, {**BASE["spec"]["training"], "strategy": "async", "sync": {"staleness": 1024, "outer": {}}},
      {**BASE["spec"]["training"], "strategy": "async", "sync": {"staleness": 1025}}, "spec.training.sync.staleness"),
+    *[(f"ranks of {strategy} have weights of their own", TRAINING, {**BASE["spec"]["training"], "optimizer": {"weightAverage": {}}},
+       {**BASE["spec"]["training"], "strategy": strategy, "optimizer": {"weightAverage": {"decay": 0.99}}}, "spec.training.optimizer.weightAverage")
+      for strategy in ("localsgd", "async")],
+    ("an average decays", TRAINING + ("optimizer",), {"weightAverage": {"decay": 0.9999}}, {"weightAverage": {"decay": 1}},
+     "spec.training.optimizer.weightAverage.decay"),
     ("async sends no gradients", TRAINING, {**BASE["spec"]["training"], "strategy": "async"},
      {**BASE["spec"]["training"], "strategy": "async", "sync": {"compression": "bf16"}}, "spec.training.sync.compression"),
     ("async depends on the world", TRAINING, {**BASE["spec"]["training"], "strategy": "async", "determinism": "None"},

@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cmath>
 #include <cstdlib>
 #include <map>
 #include <sstream>
 
+#include "runtime/train/loop/evaluation.h"
 #include "tests/support/forked_ranks.h"
 #include "tests/unit/runtime/train/trainer.h"
 
@@ -162,6 +164,99 @@ TEST(ParameterGroupsOfStrategies, FrozenParametersHaveNoOptimizerStateAndDoNotCh
       return 0;
     });
     ExpectAllSucceed(ranks);
+  }
+}
+
+// What happens to the training at steps 3 and 5, with a new round after it.
+enum class Between { kNothing, kEvaluation, kBrokenEvaluation };
+
+// On each rank loss and gradient norm of the last step, then the losses of the evaluations.
+std::vector<std::string> ResultsWith(const api::TrainingSpec& spec, int world, int devices, Between between) {
+  std::array<RoundConnector, 3> connectors;
+  auto ranks = StartRanks(world, [&](int rank, LineChannel& parent) {
+    at::set_num_threads(1);
+    const data::Datasets datasets = data::OpenDatasets(spec).value();
+    Trainer trainer(spec, {.non_finite = {7},
+                           .devices = std::vector<at::Device>(static_cast<std::size_t>(devices), at::kCPU)});
+    Evaluator evaluator(spec, trainer.state(), *datasets.test);
+    std::ostringstream evaluations;
+    for (std::size_t round = 0; round < connectors.size(); ++round) {
+      const int64_t until = std::array{3, 5, 7}[round];
+      auto communicator = connectors[round].Enter(static_cast<int64_t>(round) + 1, rank, world);
+      REQUIRE(communicator.ok());
+      REQUIRE(trainer.Sync(**communicator).ok());
+      REQUIRE(trainer.RunRound(*communicator, until).ok());
+      if (between == Between::kNothing) continue;
+      int batches = 0;
+      const auto leave = [&] {
+        if (between == Between::kBrokenEvaluation && ++batches == 2) (*communicator)->Abort();
+        return false;
+      };
+      const std::vector<double> speeds(static_cast<std::size_t>(world), 1);
+      const auto found = evaluator.Run(**communicator, speeds, leave, {});
+      REQUIRE(found.ok() == (between == Between::kEvaluation));
+      if (found.ok()) evaluations << " " << std::hexfloat << found->loss;
+    }
+    std::ostringstream text;
+    text << std::hexfloat << trainer.last().loss << " " << trainer.last().gradient_norm << evaluations.str();
+    parent.Send(text.str());
+    return 0;
+  });
+  std::vector<std::string> results;
+  for (auto& rank : ranks) results.push_back(rank.channel().Receive(kPatience).value_or("nothing"));
+  ExpectAllSucceed(ranks);
+  return results;
+}
+
+// Some steps are skipped, because a sample is not finite.
+api::TrainingSpec AveragedTraining(api::Strategy strategy) {
+  api::TrainingSpec spec = GroupedTraining(strategy);
+  spec.data.synthetic.test_samples = 40;
+  spec.optimizer.learning_rate = 0.01;
+  spec.optimizer.weight_decay = 0;
+  spec.optimizer.weight_average = api::WeightAverageSpec{.decay = 0.8};
+  spec.evaluation = api::EvaluationSpec{.batch_size = 4};
+  return spec;
+}
+
+const std::array<Case, 6> kAveraging = {{{api::Strategy::kDdp},
+                                         {api::Strategy::kZero1, 3},
+                                         {api::Strategy::kFsdp, 3},
+                                         {api::Strategy::kPipeline},
+                                         {api::Strategy::kHybrid, 4},
+                                         {api::Strategy::kDataparallel, 1, 2}}};
+
+TEST(WeightAverageOfStrategies, IsEvaluatedByEachAsByDdp) {
+  const api::TrainingSpec of_ddp = AveragedTraining(api::Strategy::kDdp);
+  const std::vector<double> expected = NumbersOf(ResultsWith(of_ddp, 1, 1, Between::kEvaluation).front());
+  ASSERT_EQ(expected.size(), 5U);
+  api::TrainingSpec without = of_ddp;
+  without.optimizer.weight_average.reset();
+  const std::vector<double> plain = NumbersOf(ResultsWith(without, 1, 1, Between::kEvaluation).front());
+  ASSERT_EQ(plain.size(), 5U);
+  for (const std::size_t i : {2, 3, 4}) EXPECT_GT(std::abs(plain[i] - expected[i]), 1e-3 * expected[i]);
+  for (const Case& of : kAveraging) {
+    SCOPED_TRACE(api::NameOf(of.strategy));
+    const auto results =
+        ResultsWith(AveragedTraining(of.strategy), of.world, of.devices, Between::kEvaluation);
+    for (const std::string& result : results) {
+      const std::vector<double> found = NumbersOf(result);
+      ASSERT_EQ(found.size(), 5U);
+      for (const std::size_t i : {2, 3, 4}) EXPECT_NEAR(found[i], expected[i], 1e-5 * expected[i]);
+    }
+  }
+}
+
+TEST(WeightAverageOfStrategies, ChangesNoBitOfTheTraining) {
+  for (const Case& of : kAveraging) {
+    SCOPED_TRACE(api::NameOf(of.strategy));
+    const api::TrainingSpec spec = AveragedTraining(of.strategy);
+    const auto quiet = ResultsWith(spec, of.world, of.devices, Between::kNothing);
+    ASSERT_NE(quiet.front(), "nothing");
+    const auto evaluated = ResultsWith(spec, of.world, of.devices, Between::kEvaluation);
+    for (std::size_t rank = 0; rank < quiet.size(); ++rank)
+      EXPECT_TRUE(evaluated[rank].starts_with(quiet[rank] + " "));
+    EXPECT_EQ(ResultsWith(spec, of.world, of.devices, Between::kBrokenEvaluation), quiet);
   }
 }
 

@@ -163,6 +163,50 @@ TEST(Evaluator, ReadsAheadOnThreadsOfItsOwn) {
   ExpectAllSucceed(ranks);
 }
 
+// Also when it ends with an error.
+TEST(Evaluator, UsesTheAverageOfTheWeightsAndGivesTheWeightsBack) {
+  RoundConnector connector;
+  auto ranks = StartRanks(1, [&](int rank, LineChannel&) {
+    api::TrainingSpec spec = EvaluatedTraining();
+    spec.optimizer.weight_average = api::WeightAverageSpec{};
+    const data::Datasets datasets = data::OpenDatasets(spec).value();
+    const auto owned = MakeTrainingState(spec, {spec.data.synthetic.shape, 3}).value();
+    TrainingState& state = *owned;
+    const at::NoGradGuard no_grad;
+    std::vector<at::Tensor> before;
+    for (const NamedTensor& named : state.Tensors()) {
+      if (named.name.starts_with("optimizer.average_minus_weight.")) named.tensor.fill_(0.01);
+      before.push_back(named.tensor.clone());
+    }
+    const auto is_as_before = [&] {
+      const std::vector<NamedTensor> now = state.Tensors();
+      return std::equal(now.begin(), now.end(), before.begin(), before.end(),
+                        [](const NamedTensor& a, const at::Tensor& b) { return a.tensor.equal(b); });
+    };
+    auto communicator = connector.Enter(1, rank, 1);
+    REQUIRE(communicator.ok());
+    SlowDataset test(*datasets.test, /*held=*/2 * kBatch);
+    Evaluator evaluator(spec, state, test);
+    std::stop_source round;
+    int batches = 0;
+    const auto stop_at_the_third = [&] {
+      if (++batches == 3) round.request_stop();
+      return false;
+    };
+    const std::vector<double> speeds = {1};
+    REQUIRE(!evaluator.Run(**communicator, speeds, stop_at_the_third, round.get_token()).ok());
+    REQUIRE(is_as_before());
+    test.ReleaseAll();
+    const auto found = evaluator.Run(**communicator, speeds, [] { return false; }, {});
+    REQUIRE(found.ok() && is_as_before());
+    for (const NamedTensor& named : state.parameters) named.tensor.add_(0.01);
+    state.model->eval();
+    REQUIRE(found->loss == SumsOf(state, *datasets.test, {0, kSamples}).loss / kSamples);
+    return 0;
+  });
+  ExpectAllSucceed(ranks);
+}
+
 TEST(Evaluator, DoesNotWaitForDataOnceTheRoundIsOver) {
   RoundConnector connector;
   auto ranks = StartRanks(1, [&](int rank, LineChannel&) {

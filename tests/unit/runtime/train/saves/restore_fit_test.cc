@@ -86,6 +86,50 @@ TEST_F(RestoreTest, SaysThatAParameterWasFrozenWhenItIsTrainedNow) {
   ExpectAllSucceed(ranks);
 }
 
+api::TrainingSpec WithAnAverage(api::Strategy strategy) {
+  api::TrainingSpec spec = Training(strategy);
+  spec.optimizer.weight_average = api::WeightAverageSpec{};
+  return spec;
+}
+
+TEST_F(RestoreTest, KeepsTheOtherSlotsWhenTheAverageIsTurnedOnOrOff) {
+  const std::vector<std::string> says = {"the checkpoint has no average of the weights",
+                                         "the average of the weights in the checkpoint is not taken"};
+  for (const bool turns_on : {true, false}) {
+    const auto stored = turns_on ? Training(api::Strategy::kDdp) : WithAnAverage(api::Strategy::kDdp);
+    for (const auto strategy :
+         {api::Strategy::kDdp, api::Strategy::kZero1, api::Strategy::kFsdp, api::Strategy::kPipeline}) {
+      SCOPED_TRACE(api::NameOf(strategy));
+      RoundConnector connector;
+      auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
+        at::set_num_threads(1);
+        if (rank == 0) Save(120, stored);
+        auto communicator = connector.Enter(1, rank, 2);
+        REQUIRE(communicator.ok());
+        const Place place = Open();
+        const auto state =
+            std::move(MakeTrainingState(turns_on ? WithAnAverage(strategy) : Training(strategy), kInput))
+                .value();
+        if (rank == 0 && strategy == api::Strategy::kDdp) {  // a source of its state died half-way
+          const at::NoGradGuard no_grad;
+          for (const NamedTensor& named : state->Replicated()) named.tensor.fill_(7);
+          state->Tear();
+        }
+        ::testing::internal::CaptureStderr();
+        const auto source = SyncFrom(place, **communicator, *state);
+        const std::string log = ::testing::internal::GetCapturedStderr();
+        REQUIRE(source.ok() && *source == StateSource::kCheckpoint);
+        REQUIRE(HoldsWhatWasStored(**communicator, *state, 120, stored));
+        for (std::size_t i = 0; i < says.size(); ++i)
+          REQUIRE((log.find(says[i]) != std::string::npos) == (rank == 0 && turns_on == (i == 0)));
+        return 0;
+      });
+      ExpectAllSucceed(ranks);
+      std::filesystem::remove_all(folder_ + "/" + checkpoint::FolderOfStep(120));
+    }
+  }
+}
+
 struct OtherTraining {
   std::string name;
   api::TrainingSpec spec;

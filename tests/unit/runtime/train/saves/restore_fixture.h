@@ -144,14 +144,19 @@ inline Result<std::vector<NamedTensor>> MomentsOnRank0(comm::Communicator& commu
   return shards.Collect(communicator, std::vector<int>(shards.described().size(), 0));
 }
 
-// Whether the state of this rank after Sync is the stored one; on all ranks of the round.
-inline bool HoldsWhatWasStored(comm::Communicator& communicator, TrainingState& state, double step) {
+// Whether the state of this rank after Sync is the one that a training of `spec` stored, and all else is zero;
+// on all ranks of the round.
+inline bool HoldsWhatWasStored(comm::Communicator& communicator, TrainingState& state, double step,
+                               const api::TrainingSpec& spec = Training(api::Strategy::kDdp)) {
   std::map<std::string, at::Tensor> stored;
-  const auto marked = Marked(step);
+  const auto marked = Marked(step, spec);
   for (const NamedTensor& named : marked->Tensors()) stored[named.name] = named.tensor;
   const auto are_stored = [&](const std::vector<NamedTensor>& tensors) {
-    return std::all_of(tensors.begin(), tensors.end(),
-                       [&](const NamedTensor& named) { return named.tensor.equal(stored.at(named.name)); });
+    return std::all_of(tensors.begin(), tensors.end(), [&](const NamedTensor& named) {
+      const auto found = stored.find(named.name);
+      return found == stored.end() ? named.tensor.count_nonzero().item<int64_t>() == 0
+                                   : named.tensor.equal(found->second);
+    });
   };
   if (!state.has_whole_model()) {
     const auto layers = HeldLayers(communicator, state);

@@ -145,6 +145,78 @@ TEST(Optimizer, HasItsWholeStateFromTheStart) {
   EXPECT_TRUE(MakeOptimizer({.name = OptimizerName::kSgd}, parameters)->state().empty());
 }
 
+// What get_ema_multi_avg_fn of PyTorch's torch.optim.swa_utils computes.
+void Lerp(std::vector<at::Tensor>& averages, const std::vector<NamedTensor>& parameters, double decay) {
+  const at::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < averages.size(); ++i) averages[i].lerp_(parameters[i].tensor, 1 - decay);
+}
+
+std::vector<at::Tensor> CopiesOf(const std::vector<NamedTensor>& parameters) {
+  std::vector<at::Tensor> copies;
+  for (const NamedTensor& parameter : parameters) copies.push_back(parameter.tensor.detach().clone());
+  return copies;
+}
+
+// The largest relative difference of an average.
+double DifferenceOf(const std::vector<WeightAndAverage>& found, const std::vector<at::Tensor>& expected) {
+  double worst = found.size() == expected.size() ? 0 : 1;
+  for (std::size_t i = 0; i < found.size() && i < expected.size(); ++i) {
+    worst = std::max(
+        worst, (found[i].average - expected[i]).norm().item<double>() / expected[i].norm().item<double>());
+  }
+  return worst;
+}
+
+constexpr double kDecay = 0.95;
+
+TEST(WeightAverage, IsAMovingAverageThatBeginsAsTheInitialWeights) {
+  for (OptimizerSpec spec : {OptimizerSpec{.name = OptimizerName::kSgd, .momentum = 0.9},
+                             OptimizerSpec{.name = OptimizerName::kAdamw, .weight_decay = 0.1}}) {
+    SCOPED_TRACE(api::NameOf(spec.name));
+    std::vector<NamedTensor> without = Parameters();
+    std::vector<NamedTensor> with = Parameters();
+    const auto plain = MakeOptimizer(spec, without);
+    spec.weight_average = api::WeightAverageSpec{.decay = kDecay};
+    const auto averaging = MakeOptimizer(spec, with);
+    std::vector<at::Tensor> expected = CopiesOf(with);
+    EXPECT_EQ(DifferenceOf(averaging->Averages(), expected), 0);
+    for (int step = 0; step < 50; ++step) {
+      if (step % 10 == 3) continue;  // it was not finite, so no optimizer steps
+      SetGradients(without, step);
+      SetGradients(with, step);
+      plain->Step(step, 0.01);
+      averaging->Step(step, 0.01);
+      Lerp(expected, with, kDecay);
+    }
+    EXPECT_LE(DifferenceOf(averaging->Averages(), expected), 1e-6);
+    EXPECT_GE(DifferenceOf(averaging->Averages(), CopiesOf(with)), 1e-3);
+    for (std::size_t i = 0; i < with.size(); ++i) EXPECT_TRUE(with[i].tensor.equal(without[i].tensor));
+    EXPECT_TRUE(plain->Averages().empty());
+    EXPECT_EQ(averaging->state()[1].name, "optimizer.average_minus_weight.fc1.bias");
+  }
+}
+
+// Its slot is zero then, and the others go on.
+TEST(WeightAverage, BeginsAsTheWeightsWhenItIsTurnedOnLater) {
+  OptimizerSpec spec{.name = OptimizerName::kSgd, .momentum = 0.9};
+  std::vector<NamedTensor> parameters = Parameters();
+  const auto first = MakeOptimizer(spec, parameters);
+  for (int step = 0; step < 5; ++step) {
+    SetGradients(parameters, step);
+    first->Step(step, 0.01);
+  }
+  spec.weight_average = api::WeightAverageSpec{.decay = kDecay};
+  const auto second = MakeOptimizer(spec, parameters);
+  for (std::size_t i = 0; i < 2; ++i) second->state()[2 + i].tensor.copy_(first->state()[i].tensor);
+  std::vector<at::Tensor> expected = CopiesOf(parameters);
+  for (int step = 5; step < 25; ++step) {
+    SetGradients(parameters, step);
+    second->Step(step, 0.01);
+    Lerp(expected, parameters, kDecay);
+  }
+  EXPECT_LE(DifferenceOf(second->Averages(), expected), 1e-6);
+}
+
 // Steps depend on state and step number only: joining ranks and checkpoints rely on that.
 TEST(Optimizer, GoesOnFromACopyOfItsState) {
   const OptimizerSpec spec{.name = OptimizerName::kAdamw, .weight_decay = 0.1};
