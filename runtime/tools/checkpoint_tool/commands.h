@@ -33,6 +33,7 @@ struct ExportArguments {
   std::optional<int64_t> step;  // default: the newest
   std::string file;
   bool weights_only = false;
+  bool average = false;  // the averages in place of the weights, and nothing of the optimizer
 };
 [[nodiscard]] int Export(const Place& place, const ExportArguments& arguments);
 

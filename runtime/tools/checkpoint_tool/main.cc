@@ -79,6 +79,9 @@ void AddReadingCommands(Commands& commands, Arguments& arguments) {
   commands.AddStep(exporting, "which [the newest]");
   exporting->add_flag("--weights-only", arguments.exporting.weights_only,
                       "exclude the state of the optimizer");
+  exporting->add_flag("--average", arguments.exporting.average,
+                      "as --weights-only, but each weight is its moving average\n"
+                      "(spec.training.optimizer.weightAverage)");
   exporting->footer(
       "Example:\n  lockstep checkpoint export file:///data/fashion-mnist model.safetensors --weights-only");
 }

@@ -2,6 +2,7 @@
 // A large file that is written in pieces under a temporary name in the same folder, so that a program that reads it
 // sees all of it or nothing. One thread. The destructor removes what was not kept.
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -18,6 +19,8 @@ class NewFile {
   ~NewFile();
 
   [[nodiscard]] Result<void> Append(std::string_view piece);
+  // Adds float32 numbers to those that were written at this position. Both are little-endian.
+  [[nodiscard]] Result<void> AddFloats(int64_t position, std::string_view numbers);
   [[nodiscard]] Result<void> Keep();  // once, last
 
  private:

@@ -77,6 +77,29 @@ def test_exports_what_the_shards_hold(folder):
     expect(len(os.listdir(folder)) == 2, f"something is left: {os.listdir(folder)}")
 
 
+def test_exports_the_average_of_the_weights(folder):
+    import safetensors.numpy
+    file = pathlib.Path(folder, "average.safetensors")
+    for strategy in ("ddp", "zero1"):
+        checkpoint = newest(trained(strategy))
+        all_tensors = {}
+        for shard in shards(checkpoint):
+            all_tensors |= safetensors.numpy.load_file(shard)
+        Tool("export", f"file://{checkpoint.parent}", file, "--average")
+        found = safetensors.numpy.load_file(file)
+        expect(found.keys() == {name for name in all_tensors if not name.startswith("optimizer.")}, sorted(found))
+        for name, array in found.items():
+            difference = all_tensors[f"optimizer.average_minus_weight.{name}"]
+            expect(difference.any() and (array == all_tensors[name] + difference).all(), f"{strategy}: {name} is not its average")
+    expect(os.listdir(folder) == ["average.safetensors"], os.listdir(folder))
+
+
+def test_exports_no_average_where_there_is_none(folder):
+    checkpoint = write_checkpoint(f"{folder}/stored", 1 << 20)
+    refusal("export", f"file://{checkpoint.parent}", f"{folder}/file", "--average", code=2, says="step 7 has no average of the weights")
+    expect(os.listdir(folder) == ["stored"], os.listdir(folder))
+
+
 def test_exports_nothing_of_a_damaged_one(folder):
     copy, uri = copied(folder)
     flip_a_byte(shards(of_step(copy, 126))[1])

@@ -23,7 +23,7 @@ def train(folder, uri, strategy="ddp", environment=None):
 
 def train_until(steps, folder, uri, strategy, environment):
     path = manifest(folder, replicas=2, minimum=2, strategy=strategy, epochs=None, steps=steps, evaluation=None,
-                    optimizer={"name": "adamw", "learningRate": 0.002}, sections={"checkpoint": {"uri": uri, "intervalSteps": 1000}})
+                    optimizer={"name": "adamw", "learningRate": 0.002, "weightAverage": {"decay": 0.9}}, sections={"checkpoint": {"uri": uri, "intervalSteps": 1000}})
     run = subprocess.run([f"{BIN}/lockstep", "run", path, "--folder", f"{folder}/run", "--checkpoint-uri", uri],
                          env={**os.environ, **(environment or {})}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT)
     expect(run.returncode == 0, f"exit code {run.returncode}\n{run.stdout[-4000:]}")
