@@ -18,6 +18,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import distribute_tensor
 from torch.nn import functional as F
 from torch.optim import lr_scheduler
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "support"))
 import ledger  # noqa: E402
@@ -91,6 +92,18 @@ def make_optimizer(spec, model, tensors, step):
     return optimizer
 
 
+def averages(model, tensors):
+    """Those of a checkpoint, by the name of the parameter."""
+    return {name: tensors[name] + tensors[f"optimizer.average_minus_weight.{name}"] for name, _ in model.named_parameters()}
+
+
+def make_average(decay, model, tensors):
+    average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(decay))
+    average.module.load_state_dict(averages(model, tensors), strict=False)
+    average.n_averaged.fill_(1)  # 0 would take the weights of the next step for the average
+    return average
+
+
 def make_schedule(spec, optimizer, total, base):
     warm = spec.get("warmupSteps", 0)
     rest, floor = total - 1 - warm, spec.get("minLearningRate", 0)
@@ -126,6 +139,8 @@ def main(training_file, checkpoints, ledger_folder):
         dist.init_process_group("gloo")
         shard(model)
     optimizer = make_optimizer(training["optimizer"], model, stored[first], first)
+    decay = training["optimizer"].get("weightAverage", {}).get("decay")
+    average = make_average(decay, model, stored[first]) if decay else None
     schedule = make_schedule(training.get("schedule", {}), optimizer, training["steps"], training["optimizer"]["learningRate"])
     for _ in range(first):
         schedule.step()
@@ -145,9 +160,13 @@ def main(training_file, checkpoints, ledger_folder):
             nn.utils.clip_grad_norm_(model.parameters(), training["optimizer"]["clipNorm"])
         optimizer.step()
         schedule.step()
+        if average:
+            average.update_parameters(model)
         if step + 1 in stored:
             compared += 1
             worst = max(worst, distance(model, stored[step + 1]))
+            if average:
+                worst = max(worst, distance(average.module, averages(model, stored[step + 1])))
     if RANK == 0:
         print(json.dumps({"from": first, "to": last, "compared": compared, "worst": worst}))
 

@@ -45,6 +45,11 @@ def test_cnn_with_adam_polynomial_accumulation_and_clipping(folder):
             schedule={"name": "polynomial", "power": 2, "minLearningRate": 0.0001})
 
 
+def test_mlp_with_an_average_of_the_weights(folder):
+    compare(folder, 1e-5, model={"name": "mlp", "mlp": {"hiddenSizes": [64]}},
+            optimizer={"name": "adamw", "learningRate": 0.002, "weightDecay": 0.01, "weightAverage": {"decay": 0.9}})
+
+
 def test_resnet_with_sgd(folder):
     # Norms over small batches double a difference with each step: few steps tell a fault from rounding.
     compare(folder, 1e-6, steps=4, model={"name": "resnet18", "resnet": {"smallImages": True}}, globalBatchSize=16,

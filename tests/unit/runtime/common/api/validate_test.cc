@@ -122,8 +122,6 @@ INSTANTIATE_TEST_SUITE_P(
              R"({"model": {"name": "mlp"}, "data": {"format": "synthetic"}, "globalBatchSize": 8, "steps": 8,
                  "strategy": "localsgd", "optimizer": {"weightAverage": {}}})",
              "spec.training.optimizer.weightAverage: must be absent where strategy is localsgd"},
-        Case{"AverageOfTheWeightsAlone", "/spec/training/optimizer", R"({"weightAverage": {"decay": 1}})",
-             "spec.training.optimizer.weightAverage.decay: must be"},
         Case{"EveryStepsOfAsync", "/spec/training",
              R"({"model": {"name": "mlp"}, "data": {"format": "synthetic"}, "globalBatchSize": 8, "steps": 8,
                  "strategy": "async", "sync": {"everySteps": 2}})",
