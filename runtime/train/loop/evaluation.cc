@@ -29,6 +29,7 @@ data::Loader::Read ReaderOf(const data::Dataset& test, bool pins) {
 
 // Sets the weights to their averages. Appends what they were before.
 void UseAverages(std::vector<WeightAndAverage>& averages, std::vector<at::Tensor>& weights) {
+  weights.reserve(averages.size());
   for (WeightAndAverage& each : averages) {
     weights.push_back(each.weight.clone());
     each.weight.copy_(each.average);

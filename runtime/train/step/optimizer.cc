@@ -153,6 +153,7 @@ void Optimizer::Step(int64_t step, double learning_rate) {
 std::vector<WeightAndAverage> Optimizer::Averages() const {
   const at::NoGradGuard no_grad;
   std::vector<WeightAndAverage> averages;
+  averages.reserve(average_minus_weight_.size());
   for (std::size_t i = 0; i < average_minus_weight_.size(); ++i)
     averages.push_back({parameters_[i], parameters_[i] + average_minus_weight_[i]});
   return averages;

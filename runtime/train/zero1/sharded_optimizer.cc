@@ -161,6 +161,7 @@ Result<std::vector<WeightAndAverage>> ShardedOptimizer::Averages(Communicator& c
   std::vector<WeightAndAverage> averages;
   if (!spec_.weight_average) return averages;
   LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "averages", [&] {
+    averages.reserve(parameters_.size());
     for (const NamedTensor& parameter : parameters_)
       averages.push_back({parameter.tensor, at::empty_like(parameter.tensor.detach())});
   }));
