@@ -88,6 +88,8 @@ class Inliner:
             (reference,) = node["allOf"]
             return self.schema(reference, open_names)
         result = {key: copy.deepcopy(value) for key, value in node.items() if key in KEPT}
+        if result.get("x-kubernetes-list-type") == "atomic":  # the default
+            del result["x-kubernetes-list-type"]
         if "properties" in node:
             result["properties"] = {
                 key: self.schema(value, open_names) for key, value in sorted(node["properties"].items())
