@@ -19,8 +19,8 @@ def test_has_objects_of_its_own_and_takes_them_along():
     spec["network"] = {"networkPolicy": "Isolate"}
     spec["worker"]["createServiceAccount"] = True
     spec["schedulingPolicy"] = {"podDisruptionBudget": True}
-    spec["elasticPolicy"]["metrics"] = [
-        {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}]
+    spec["elasticPolicy"]["metrics"] = [  # never reached, because another pod would be another round
+        {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 100_000}}}]
     with jobs.running(jobs.all_at_once(manifest)) as job:
         expected = ["ConfigMap", "HorizontalPodAutoscaler", "NetworkPolicy", "PodDisruptionBudget", "Service", "ServiceAccount"]
         job.until("its objects", lambda: objects_of(job) == expected)
