@@ -141,6 +141,8 @@ NOT_RUN = {
     **dict.fromkeys([
         "export NNODES=2 MASTER_ADDR=10.0.0.7 LOCKSTEP_TOKEN=SECRET", "NODE_RANK=0 lockstep run job.yaml", "NODE_RANK=1 lockstep run job.yaml",
     ], "want two machines: tests/integration/machines has them"),
+    "kubectl lockstep scaling fashion-mnist": "wants a job that has had two sizes: tests/integration/kubectl_plugin has one",
+    "lockstep checkpoint export s3://bucket/fashion-mnist model.safetensors --average": "tests/integration/checkpoint_tool exports averages from a folder",
     "kubectl get workloads": "wants Kueue",
     "kubectl describe clusterqueue": "wants Kueue",
 }
