@@ -57,14 +57,12 @@ Result<Evaluation> Evaluator::Run(comm::Communicator& communicator, std::span<co
     return RunPart(state_.PartOfEvaluation(test_.size(), communicator.rank(), speeds), communicator, leave,
                    stop);
   });
-  const Result<void> restored = comm::CatchTorch(ErrorCode::kInternal, "taking the weights back", [&] {
+  // A process that fails here has the averages as its weights, so it must not train with them: kDeviceFault
+  // ends it, and another takes its place.
+  LOCKSTEP_TRY(comm::CatchTorch(ErrorCode::kDeviceFault, "taking the weights back", [&] {
     const at::NoGradGuard no_grad;
     for (std::size_t i = 0; i < weights.size(); ++i) averages[i].weight.copy_(weights[i]);
-  });
-  if (!restored.ok()) {
-    state_.Tear();
-    return restored.error();
-  }
+  }));
   state_.model->train();
   loader_.Start({});  // frees the memory of prefetched batches
   LOCKSTEP_TRY(const Sums sums, own);
