@@ -97,15 +97,7 @@ TEST(FsdpStepper, HasTheLossesAndWeightsOfDdpOverFiftySteps) {
 TEST(FsdpStepper, KeepsWhatSeveralLayersUseThroughTheStep) {
   const TokenFolder folder;
   api::TrainingSpec spec = Training(api::Strategy::kFsdp);
-  spec.model.name = api::ModelName::kGpt;
-  spec.model.gpt = {
-      .layers = 3, .heads = 2, .embedding_size = 16, .context_length = 8, .vocabulary_size = 256};
-  // Not Adam, because it amplifies rounding errors of the keys' biases, whose gradient is zero.
-  spec.optimizer.name = api::OptimizerName::kSgd;
-  spec.optimizer.momentum = 0.9;
-  spec.data.format = api::DataFormat::kTokens;
-  spec.data.path = folder.path();
-  spec.data.synthetic.shape = {8};  // the input for which Trainer creates the model
+  TrainGptOn(folder, spec);
   for (const int world : {1, 3}) ExpectDdp(spec, world);
 }
 

@@ -33,16 +33,7 @@ inline api::TrainingSpec MlpTraining(api::Strategy strategy, int stages = 2) {
 
 inline api::TrainingSpec GptTraining(const TokenFolder& folder, api::Strategy strategy, int stages = 2) {
   api::TrainingSpec spec = Training(strategy, stages);
-  spec.model.name = api::ModelName::kGpt;
-  spec.model.gpt = {
-      .layers = 3, .heads = 2, .embedding_size = 16, .context_length = 8, .vocabulary_size = 256};
-  // Not Adam, because it amplifies rounding errors of the keys' biases, whose gradient is zero, to a whole
-  // step.
-  spec.optimizer.name = api::OptimizerName::kSgd;
-  spec.optimizer.momentum = 0.9;
-  spec.data.format = api::DataFormat::kTokens;
-  spec.data.path = folder.path();
-  spec.data.synthetic.shape = {8};  // the input for which Trainer creates the model
+  TrainGptOn(folder, spec);
   return spec;
 }
 

@@ -196,7 +196,7 @@ TEST(WeightAverage, IsAMovingAverageThatBeginsAsTheInitialWeights) {
   }
 }
 
-// Its slot is zero then, and the others go on.
+// Its slot is zero then; the other slots keep their values.
 TEST(WeightAverage, BeginsAsTheWeightsWhenItIsTurnedOnLater) {
   OptimizerSpec spec{.name = OptimizerName::kSgd, .momentum = 0.9};
   std::vector<NamedTensor> parameters = Parameters();
