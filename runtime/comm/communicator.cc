@@ -41,17 +41,29 @@ c10::intrusive_ptr<c10d::Store> MakeStore(const Place& place, Listener& listener
   return c10::make_intrusive<c10d::PrefixStore>("round/" + std::to_string(place.round), store);
 }
 
+// Of a process: that of all ranks, then that of its subgroup if there are any.
+using DeviceGroups = std::vector<std::shared_ptr<DeviceGroup>>;
+
 }  // namespace
 
 struct Communicator::Group {
+  // Throws LibTorch's exceptions. `c10d_store` is set before.
+  void ConnectGloo(const Place& place, const Deadlines& deadlines);
+  // Null: there is no device.
+  [[nodiscard]] Result<std::shared_ptr<DeviceGroup>> ConnectDeviceOf(const Place& place,
+                                                                     const Deadlines& deadlines,
+                                                                     const DeviceUse& use);
+
   OpenWork open;
+  c10::intrusive_ptr<c10d::Store> c10d_store;
   std::shared_ptr<RoundStore> store;
   c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo;
   c10::intrusive_ptr<c10d::ProcessGroup> process_group;
-  std::shared_ptr<DeviceGroup> device;        // absent: the CPU only; shared with its abort, which may hang
-  std::unique_ptr<BoundedCall> device_abort;  // set together with `device`
+  // Empty: the CPU only. Shared with their abort, which may hang.
+  std::shared_ptr<DeviceGroups> devices = std::make_shared<DeviceGroups>();
+  std::unique_ptr<BoundedCall> device_abort;  // of all; null: the CPU only, or a subgroup
   std::shared_ptr<std::atomic<bool>> keeps_trace =
-      std::make_shared<std::atomic<bool>>(false);      // shared for the same reason as `device`
+      std::make_shared<std::atomic<bool>>(false);      // shared for the same reason as `devices`
   std::optional<std::chrono::milliseconds> long_wait;  // absent: no trace is kept
 };
 
@@ -107,40 +119,80 @@ void KeepTrace(const Place& place, const DeviceUse& use, const std::shared_ptr<D
 
 }  // namespace
 
+void Communicator::Group::ConnectGloo(const Place& place, const Deadlines& deadlines) {
+  // A single Gloo device, so a single context: Abort reaches every connection through it.
+  auto options = c10d::ProcessGroupGloo::Options::create(deadlines.connect);
+  options->devices = {c10d::ProcessGroupGloo::createDeviceForHostname(place.address)};
+  gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(c10d_store, place.rank, place.world, options);
+  process_group = c10::make_intrusive<c10d::ProcessGroup>(c10d_store, place.rank, place.world);
+  process_group->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::GLOO,
+                            c10::intrusive_ptr<c10d::Backend>(gloo));
+  process_group->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
+  store = MakeRoundStore(c10d_store);
+}
+
+Result<std::shared_ptr<DeviceGroup>> Communicator::Group::ConnectDeviceOf(const Place& place,
+                                                                          const Deadlines& deadlines,
+                                                                          const DeviceUse& use) {
+  std::shared_ptr<DeviceGroup> device;
+  if (use.backend == nullptr) return device;
+  LOCKSTEP_TRY(device, ConnectDevice(place, use, c10d_store, deadlines));
+  process_group->setBackend(use.backend->device().type(), c10d::ProcessGroup::BackendType::NCCL,
+                            device->backend());
+  return device;
+}
+
 Result<std::shared_ptr<Communicator>> Communicator::Connect(const Place& place, Listener listener,
                                                             const Deadlines& deadlines,
                                                             const DeviceUse& use) {
   auto group = std::make_unique<Group>();
-  c10::intrusive_ptr<c10d::Store> store;
   LOCKSTEP_TRY(CatchTorch(ErrorCode::kAborted, "connecting the ranks of the round", [&] {
-    store = MakeStore(place, listener, deadlines);
-    // A single Gloo device, so a single context: Abort reaches every connection through it.
-    auto options = c10d::ProcessGroupGloo::Options::create(deadlines.connect);
-    options->devices = {c10d::ProcessGroupGloo::createDeviceForHostname(place.address)};
-    group->gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(store, place.rank, place.world, options);
-    group->process_group = c10::make_intrusive<c10d::ProcessGroup>(store, place.rank, place.world);
-    group->process_group->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::GLOO,
-                                     c10::intrusive_ptr<c10d::Backend>(group->gloo));
-    group->process_group->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
-    group->store = MakeRoundStore(store);
+    group->c10d_store = MakeStore(place, listener, deadlines);
+    group->ConnectGloo(place, deadlines);
   }));
   // Part of connecting: no rank has work to do before it, and no supervisor watches this wait yet.
   LOCKSTEP_TRY(CheckDevicesOf(place, use, *group->process_group));
   group->gloo->setTimeout(deadlines.collective);
-  if (use.backend != nullptr) {
-    LOCKSTEP_TRY(group->device, ConnectDevice(place, use, store, deadlines));
-    group->process_group->setBackend(use.backend->device().type(), c10d::ProcessGroup::BackendType::NCCL,
-                                     group->device->backend());
+  LOCKSTEP_TRY(const std::shared_ptr<DeviceGroup> device, group->ConnectDeviceOf(place, deadlines, use));
+  if (device != nullptr) {
+    group->devices->push_back(device);
     group->device_abort = std::make_unique<BoundedCall>(
         BoundedCall::Terms{"aborting the " + std::string(use.backend->name()) + " group", use.abort_limit,
                            use.give_up},
-        [place, use, device = group->device, keeps_trace = group->keeps_trace] {
-          if (*keeps_trace) KeepTrace(place, use, device);
-          device->Abort();
+        [place, use, devices = group->devices, keeps_trace = group->keeps_trace] {
+          // The trace has the collectives of all groups of the process.
+          if (*keeps_trace) KeepTrace(place, use, devices->front());
+          for (const std::shared_ptr<DeviceGroup>& each : *devices) each->Abort();
         });
     if (use.keep_trace) group->long_wait = use.long_wait;
   }
-  return std::shared_ptr<Communicator>(new Communicator(place, deadlines.collective, std::move(group)));
+  std::shared_ptr<Communicator> communicator(new Communicator(place, deadlines.collective, std::move(group)));
+  if (place.subgroup_size == 0 || place.subgroup_size == place.world) return communicator;
+  if (const auto connected = communicator->ConnectSubgroup(deadlines, use); !connected.ok()) {
+    communicator->Close();
+    return connected.error();
+  }
+  return communicator;
+}
+
+Result<void> Communicator::ConnectSubgroup(const Deadlines& deadlines, const DeviceUse& use) {
+  const int size = place_.subgroup_size;
+  LOCKSTEP_CHECK(size > 0 && world() % size == 0, "all subgroups have the same size");
+  Place place = place_;
+  place.rank = rank() % size;
+  place.world = size;
+  place.subgroup_size = 0;
+  auto group = std::make_unique<Group>();
+  LOCKSTEP_TRY(CatchTorch(ErrorCode::kAborted, "connecting the ranks of a subgroup", [&] {
+    group->c10d_store = c10::make_intrusive<c10d::PrefixStore>("subgroup/" + std::to_string(rank() / size),
+                                                               group_->c10d_store);
+    group->ConnectGloo(place, deadlines);
+  }));
+  group->gloo->setTimeout(deadlines.collective);
+  LOCKSTEP_TRY(const std::shared_ptr<DeviceGroup> device, group->ConnectDeviceOf(place, deadlines, use));
+  if (device != nullptr) group_->devices->push_back(device);
+  subgroup_.reset(new Communicator(std::move(place), deadlines.collective, std::move(group)));
+  return {};
 }
 
 Communicator::Communicator(Place place, std::chrono::milliseconds limit, std::unique_ptr<Group> group)
@@ -180,6 +232,7 @@ c10::intrusive_ptr<c10d::ProcessGroup> Communicator::group() const { return grou
 // after the first time-out the others throw at once.
 void Communicator::End(bool is_broken) {
   if (aborted_.exchange(true)) return;
+  if (subgroup_ != nullptr) subgroup_->End(is_broken);
   if (group_->device_abort != nullptr) {
     *group_->keeps_trace = is_broken && group_->long_wait.has_value() && NewestWait() >= *group_->long_wait;
     group_->device_abort->Start();
@@ -209,7 +262,16 @@ void Communicator::EndWait() {
 }
 
 std::chrono::steady_clock::duration Communicator::NewestWait() const {
-  return waits_for_peers() ? std::chrono::steady_clock::now() - wait_began_.load() : last_wait_.load();
+  const auto mine = waiting_ > 0 ? std::chrono::steady_clock::now() - wait_began_.load() : last_wait_.load();
+  return subgroup_ == nullptr ? mine : std::max(mine, subgroup_->NewestWait());
+}
+
+bool Communicator::waits_for_peers() const {
+  return waiting_ > 0 || (subgroup_ != nullptr && subgroup_->waits_for_peers());
+}
+
+int64_t Communicator::bytes_given() const {
+  return bytes_given_ + (subgroup_ == nullptr ? 0 : subgroup_->bytes_given());
 }
 
 std::shared_ptr<RoundStore> Communicator::store() const { return group_->store; }

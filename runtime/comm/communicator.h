@@ -40,6 +40,7 @@ struct Place {
   std::string address;     // to bind to; peers connect to it
   std::string store_host;  // where rank 0 serves the round's store
   int store_port = 0;
+  int subgroup_size = 0;  // a divisor of world: Connect connects subgroups, too; 0: there are none
 };
 
 struct Deadlines {
@@ -63,7 +64,8 @@ class Communicator {
   Communicator& operator=(const Communicator&) = delete;
 
   // Idempotent; any thread. Takes milliseconds, or a second if work does not end by itself. Closes every
-  // connection of this process to the round's peers; a device's group is aborted in the background.
+  // connection of this process to the round's peers, in its subgroup as well; a device's group is aborted in
+  // the background.
   void Abort();
   [[nodiscard]] bool aborted() const { return aborted_.load(); }
   // If there is a device: aborts, and waits until its group is gone, at most for the limit of `use`.
@@ -71,10 +73,10 @@ class Communicator {
 
   // Whether the step thread is in a collective to which this rank has given its part. If the collective makes
   // no progress then, another rank is responsible. Any thread.
-  [[nodiscard]] bool waits_for_peers() const { return waiting_.load() > 0; }
-  // Bytes of the tensors that this rank passed to collectives and messages. The network traffic for them
-  // depends on the collective and the world size. Any thread.
-  [[nodiscard]] int64_t bytes_given() const { return bytes_given_.load(); }
+  [[nodiscard]] bool waits_for_peers() const;
+  // Bytes of the tensors that this rank passed to collectives and messages, in its subgroup as well. The
+  // network traffic for them depends on the collective and the world size. Any thread.
+  [[nodiscard]] int64_t bytes_given() const;
   // For code that uses c10d directly.
   void CountGiven(const at::Tensor& tensor) { CountGiven(static_cast<int64_t>(tensor.nbytes())); }
   void CountGiven(int64_t bytes) { bytes_given_ += bytes; }
@@ -116,6 +118,10 @@ class Communicator {
   [[nodiscard]] int rank() const { return place_.rank; }
   [[nodiscard]] int world() const { return place_.world; }
 
+  // The ranks that are connected among themselves: those from k * size to (k + 1) * size - 1, numbered from 0.
+  // Without subgroups this object itself. It ends with this object; the step thread may use both.
+  [[nodiscard]] Communicator& subgroup() { return subgroup_ == nullptr ? *this : *subgroup_; }
+
   // Shared: see RoundStore.
   [[nodiscard]] std::shared_ptr<RoundStore> store() const;
   // For code that uses c10d directly (runtime/parallel). Valid for the lifetime of this object.
@@ -150,6 +156,8 @@ class Communicator {
  private:
   struct Group;
   Communicator(Place place, std::chrono::milliseconds limit, std::unique_ptr<Group> group);
+  // Called before another thread has this object.
+  [[nodiscard]] Result<void> ConnectSubgroup(const Deadlines& deadlines, const DeviceUse& use);
   // Step thread.
   void BeginWait();
   void EndWait();
@@ -172,6 +180,7 @@ class Communicator {
   const Place place_;
   const std::chrono::milliseconds limit_;  // of a collective
   std::unique_ptr<Group> group_;
+  std::unique_ptr<Communicator> subgroup_;  // null: none
   std::atomic<bool> aborted_ = false;
   std::atomic<bool> is_closed_ = false;
   std::atomic<int> waiting_ = 0;

@@ -27,14 +27,20 @@ struct RoundConnector {
   Result<std::shared_ptr<comm::Communicator>> Enter(int64_t round, int rank, int world,
                                                     const comm::DeviceUse& device = {},
                                                     std::chrono::milliseconds limit = kCollectiveLimit,
-                                                    const std::string& address = "127.0.0.1") {
+                                                    const std::string& address = "127.0.0.1",
+                                                    int subgroup_size = 0) {
     const comm::Place place{.round = round,
                             .rank = rank,
                             .world = world,
                             .address = address,
                             .store_host = "127.0.0.1",
-                            .store_port = port};
+                            .store_port = port,
+                            .subgroup_size = subgroup_size};
     return comm::Communicator::Connect(place, std::move(listener), {.collective = limit}, device);
+  }
+  Result<std::shared_ptr<comm::Communicator>> EnterWithSubgroups(int64_t round, int rank, int world,
+                                                                 int subgroup_size) {
+    return Enter(round, rank, world, {}, kCollectiveLimit, "127.0.0.1", subgroup_size);
   }
   // Connects as if on that host of a cluster; hosts are numbered from 1.
   Result<std::shared_ptr<comm::Communicator>> EnterOnHost(int host, int64_t round, int rank, int world) {

@@ -214,9 +214,13 @@ struct PipelineSpec {
   int64_t copy_every_steps = 0;   // copy each stage to host memory, here and on a neighbour; 0: never
 };
 
-// Of zero1 and fsdp.
-struct ShardsSpec {
-  int32_t copies = 1;  // ranks that keep each part of the divided state
+struct Zero1Spec {
+  int32_t copies = 1;  // ranks that keep each part of the optimizer's state
+};
+
+struct FsdpSpec {
+  int32_t copies = 1;                     // ranks that keep each part of the state
+  std::optional<int32_t> sharding_group;  // ranks that have the whole state together; absent: all
 };
 
 // Evaluates the whole test set, each sample once, after every `every_epochs` epochs and at the end.
@@ -252,8 +256,8 @@ struct TrainingSpec {
   Strategy strategy = Strategy::kDdp;
   SyncSpec sync;
   PipelineSpec pipeline;
-  ShardsSpec zero1;
-  ShardsSpec fsdp;
+  Zero1Spec zero1;
+  FsdpSpec fsdp;
   int64_t seed = 0;
   std::optional<EvaluationSpec> evaluation;  // absent: none
   std::optional<EarlyStopSpec> early_stop;

@@ -166,8 +166,14 @@ void Describe(A& fields, Of<A, SyncSpec>& spec) {
 }
 
 template <typename A>
-void Describe(A& fields, Of<A, ShardsSpec>& spec) {
+void Describe(A& fields, Of<A, Zero1Spec>& spec) {
   fields.Field("copies", spec.copies, {.min = 1, .max = 4});
+}
+
+template <typename A>
+void Describe(A& fields, Of<A, FsdpSpec>& spec) {
+  fields.Field("copies", spec.copies, {.min = 1, .max = 4});
+  fields.Field("shardingGroup", spec.sharding_group, {.min = 2, .max = 65536});
 }
 
 template <typename A>

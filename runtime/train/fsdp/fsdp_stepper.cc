@@ -36,6 +36,8 @@ FsdpStepper::FsdpStepper(const StepContext& context, FsdpState& state)
 
 Result<void> FsdpStepper::EnterRound(std::shared_ptr<comm::Communicator> communicator) {
   communicator_ = std::move(communicator);
+  LOCKSTEP_CHECK(communicator_->subgroup().world() == state_.layers().GroupOf(communicator_->world()),
+                 "the subgroups of the round are the sharding groups");
   return {};
 }
 
@@ -82,8 +84,11 @@ Result<StepReport> FsdpStepper::Attempt(const Requests& requests, const std::sto
   const std::span<double> values(sums.data_ptr<double>(), FsdpSum::kSums);
   StepTotals::Of(report.local_count, report.local_corrupt, requests).CopyTo(values);
   values[FsdpSum::kLoss] = passed.loss;
-  LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "norm of the gradient",
-                          [&] { values[FsdpSum::kSquares] = state_.layers().SquaresOfGradients(); }));
+  LOCKSTEP_TRY(context_.phases.Time("reduce", [&] { return state_.layers().SumOverGroups(*communicator_); }));
+  LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "norm of the gradient", [&] {
+    const bool is_in_first_group = communicator_->rank() < communicator_->subgroup().world();
+    if (is_in_first_group) values[FsdpSum::kSquares] = state_.layers().SquaresOfGradients();
+  }));
   LOCKSTEP_TRY(context_.phases.Time("reduce", [&]() -> Result<void> {
     LOCKSTEP_TRY(state_.layers().ShareGradients(*communicator_));
     state_.layers().AwaitEnd(report.learning_rate);

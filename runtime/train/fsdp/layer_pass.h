@@ -1,7 +1,7 @@
 #pragma once
 // One pass of a micro-batch through sharded layers, forward and backward. The ranks gather each unit before
 // its layer needs it, while the layer before computes, and free it afterwards; on the way back they also sum
-// its gradient, of which each rank keeps its piece.
+// its gradient, of which each rank keeps its piece. The collectives are those of a sharding group.
 //
 // All ranks of the round make the same collectives in the same order, which depends on the layers alone: a
 // layer is opened on the way back when the gradient of its output arrives, and layers that no gradient reaches
@@ -20,7 +20,7 @@ namespace lockstep::train {
 class LayerPass {
  public:
   LayerPass(ShardedLayers& layers, comm::Communicator& communicator)
-      : layers_(layers), communicator_(communicator), units_(layers.units()) {}
+      : layers_(layers), communicator_(communicator.subgroup()), units_(layers.units()) {}
   // Frees what is gathered.
   ~LayerPass();
   LayerPass(const LayerPass&) = delete;
@@ -30,7 +30,7 @@ class LayerPass {
   // must follow before this object and the outputs are dropped.
   [[nodiscard]] Result<at::Tensor> Forward(const at::Tensor& inputs, bool with_gradients);
   // `loss` is undefined if the inputs were. Afterwards the gradients of this rank's pieces contain those of
-  // all ranks.
+  // all ranks of its group.
   [[nodiscard]] Result<void> Backward(const at::Tensor& loss);
   // Seconds that this rank waited for collectives.
   [[nodiscard]] double waited_seconds() const { return waited_seconds_; }
@@ -62,7 +62,7 @@ class LayerPass {
   [[nodiscard]] Result<void> Wait(comm::Communicator::Pending& pending);
 
   ShardedLayers& layers_;
-  comm::Communicator& communicator_;
+  comm::Communicator& communicator_;  // of the group
   std::vector<Gathering> units_;
   std::size_t open_ = 0;  // on the way back: the layers from this one on are open
   std::optional<Summing> summing_;

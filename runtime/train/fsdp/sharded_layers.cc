@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "runtime/comm/torch_error.h"
+#include "runtime/parallel/shared_sum.h"
 #include "runtime/train/step/gradients.h"
 #include "runtime/train/step/optimizer.h"
 
@@ -45,7 +46,7 @@ Result<std::unique_ptr<ShardedLayers>> ShardedLayers::Make(const api::TrainingSp
   std::unique_ptr<ShardedLayers> made;
   LOCKSTEP_TRY(CatchTorch(ErrorCode::kInvalidArgument, "spec.training.model", [&]() -> Result<void> {
     LOCKSTEP_TRY(Layout layout, LayOut(spec, *model));
-    made.reset(new ShardedLayers(spec.optimizer, std::move(model), std::move(layout), device, copies));
+    made.reset(new ShardedLayers(spec, std::move(model), std::move(layout), device, copies));
     return {};
   }));
   return made;
@@ -101,15 +102,16 @@ Result<ShardedLayers::Layout> ShardedLayers::LayOut(const api::TrainingSpec& spe
   return layout;
 }
 
-ShardedLayers::ShardedLayers(const api::OptimizerSpec& spec, std::shared_ptr<Model> model, Layout layout,
+ShardedLayers::ShardedLayers(const api::TrainingSpec& spec, std::shared_ptr<Model> model, Layout layout,
                              at::Device device, Copies copies)
-    : HeldShards(layout.parameters, SlotNames(spec), at::TensorOptions(device).dtype(at::kFloat),
+    : HeldShards(layout.parameters, SlotNames(spec.optimizer), at::TensorOptions(device).dtype(at::kFloat),
                  /*begins_at_zero=*/false, copies, "layers and optimizer state"),
-      spec_(spec),
+      spec_(spec.optimizer),
+      sharding_group_(spec.fsdp.sharding_group.value_or(0)),
       model_(std::move(model)),
       layers_(std::move(layout.layers)),
       parameters_(std::move(layout.parameters)),
-      settings_(SettingsOf(spec, parameters_)),
+      settings_(SettingsOf(spec_, parameters_)),
       units_(std::move(layout.units)),
       unit_of_layer_(std::move(layout.unit_of_layer)),
       shared_unit_(layout.shared_unit) {
@@ -129,12 +131,14 @@ ShardedLayers::ShardedLayers(const api::OptimizerSpec& spec, std::shared_ptr<Mod
 }
 
 std::vector<HeldShards::Ranges> ShardedLayers::Cut(int holders) const {
+  const int group = GroupOf(holders);
   std::vector<Ranges> parts;
-  for (int part = 0; part < holders; ++part) {
+  for (int holder = 0; holder < holders; ++holder) {
+    const int part = holder % group;
     Ranges& ranges = parts.emplace_back();
     for (std::size_t unit = 0; unit < units_.size(); ++unit) {
       const Range& all = units_[unit].range;
-      const int64_t piece = PieceOf(unit, holders);
+      const int64_t piece = PieceOf(unit, group);
       ranges.push_back(
           {std::min(all.begin + part * piece, all.end), std::min(all.begin + (part + 1) * piece, all.end)});
     }
@@ -154,14 +158,14 @@ Holder ShardedLayers::Myself() const {
 const HeldShards::Shard& ShardedLayers::Mine(std::size_t unit) const { return shards().at(unit); }
 HeldShards::Shard& ShardedLayers::Mine(std::size_t unit) { return shards().at(unit); }
 
-int64_t ShardedLayers::PieceOf(std::size_t unit, int world) const {
-  const int64_t each = (units_[unit].range.size() + world - 1) / world;
+int64_t ShardedLayers::PieceOf(std::size_t unit, int group) const {
+  const int64_t each = (units_[unit].range.size() + group - 1) / group;
   return (each + kPieceMultiple - 1) / kPieceMultiple * kPieceMultiple;
 }
 
-at::Tensor ShardedLayers::PaddedPiece(std::size_t unit, int world) const {
+at::Tensor ShardedLayers::PaddedPiece(std::size_t unit, int group) const {
   const at::Tensor& mine = Mine(unit).slots.front();
-  const int64_t padding = PieceOf(unit, world) - mine.numel();
+  const int64_t padding = PieceOf(unit, group) - mine.numel();
   return padding == 0 ? mine : at::cat({mine, at::zeros({padding}, options())});
 }
 
@@ -219,7 +223,7 @@ void ShardedLayers::ForgetGradients() {
   for (Shard& shard : shards()) shard.gradient.reset();
 }
 
-at::Tensor ShardedLayers::TakeGradients(std::size_t index, int world) {
+at::Tensor ShardedLayers::TakeGradients(std::size_t index, int group) {
   const at::NoGradGuard no_grad;
   const Unit& unit = units_[index];
   std::vector<at::Tensor> gradients;
@@ -229,7 +233,7 @@ at::Tensor ShardedLayers::TakeGradients(std::size_t index, int world) {
                                            : at::zeros({parameters_[p].tensor.numel()}, options()));
     gradient.reset();
   }
-  gradients.push_back(at::zeros({PieceOf(index, world) * world - unit.range.size()}, options()));
+  gradients.push_back(at::zeros({PieceOf(index, group) * group - unit.range.size()}, options()));
   return at::cat(gradients);
 }
 
@@ -271,6 +275,23 @@ std::vector<std::string> ShardedLayers::TrainedNames() const {
   names.reserve(parameters_.size());
   for (const NamedTensor& parameter : parameters_) names.push_back(parameter.name);
   return names;
+}
+
+Result<void> ShardedLayers::SumOverGroups(Communicator& communicator) {
+  const int world = communicator.world();
+  const int group = GroupOf(world);
+  if (group == world) return {};
+  for (std::size_t unit = 0; unit < units_.size(); ++unit) {
+    std::vector<parallel::SharedTensor> pieces;  // of all ranks of a group
+    for (int part = 0; part < group; ++part) {
+      parallel::SharedTensor& piece = pieces.emplace_back();
+      piece.elements = parts()[IndexOf(part)][unit].size();
+      if (communicator.rank() % group == part) piece.tensor = Mine(unit).gradient;
+      for (int holder = part; holder < world; holder += group) piece.holders.push_back(holder);
+    }
+    LOCKSTEP_TRY(parallel::SumOverHolders(communicator, pieces, options()));
+  }
+  return {};
 }
 
 Result<void> ShardedLayers::ShareGradients(Communicator& communicator) {

@@ -9,6 +9,12 @@
 // gradient of its pieces. A rank that does not learn the result keeps them: in the next round another rank
 // reports it, and the rank then makes the step. So no rank keeps a second copy of anything.
 //
+// The ranks of the round form sharding groups, each of which holds everything, as in PyTorch's hybrid sharding
+// (Zhao et al., "PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel", 2023, section 3.2.2): a
+// unit is gathered inside a group (Communicator::subgroup), and gradients are summed over the groups once in a
+// step (SumOverGroups). All groups make the same update, so the loss of a rank costs nothing where there are
+// two of them.
+//
 // With `copies`, each piece is also kept by ranks in the pods before that of its owner, which sends them its
 // summed gradient in each step (ShareGradients); they make the same update.
 //
@@ -50,10 +56,12 @@ class ShardedLayers final : public HeldShards {
   [[nodiscard]] std::optional<std::size_t> UnitOf(std::size_t layer) const { return unit_of_layer_[layer]; }
   // The unit of what several layers use.
   [[nodiscard]] std::optional<std::size_t> shared_unit() const { return shared_unit_; }
-  // Elements of a unit that each rank of the round holds; the pieces of the last ranks may be smaller.
-  [[nodiscard]] int64_t PieceOf(std::size_t unit, int world) const;
+  // Ranks of a group, of `holders` that share the state.
+  [[nodiscard]] int GroupOf(int holders) const override { return GroupSize(holders, sharding_group_); }
+  // Elements of a unit that each rank of a group holds; the pieces of the last ranks may be smaller.
+  [[nodiscard]] int64_t PieceOf(std::size_t unit, int group) const;
   // This rank's elements, padded to the size of a piece.
-  [[nodiscard]] at::Tensor PaddedPiece(std::size_t unit, int world) const;
+  [[nodiscard]] at::Tensor PaddedPiece(std::size_t unit, int group) const;
   // Of this rank's pieces; empty without weightAverage.
   [[nodiscard]] std::vector<WeightAndAverage> Averages() const;
   // Gives the parameters of a unit the memory of `gathered`, which loses it.
@@ -63,9 +71,9 @@ class ShardedLayers final : public HeldShards {
 
   // Forgets the gradients of an earlier step.
   void BeginStep();
-  // The gradients of a unit's parameters, one after another, padded to the pieces of all ranks. The
+  // The gradients of a unit's parameters, one after another, padded to the pieces of all ranks of a group. The
   // parameters lose them.
-  [[nodiscard]] at::Tensor TakeGradients(std::size_t unit, int world);
+  [[nodiscard]] at::Tensor TakeGradients(std::size_t unit, int group);
   // Adds to the gradient of this rank's piece.
   void AddGradient(std::size_t unit, const at::Tensor& sum);
   // Of the gradients of this rank's pieces.
@@ -74,6 +82,9 @@ class ShardedLayers final : public HeldShards {
   [[nodiscard]] int64_t LastNotFinite() const;
   [[nodiscard]] std::vector<std::string> TrainedNames() const;
 
+  // All ranks call this together when the gradients of their groups are complete. Nothing is sent if there is
+  // one group.
+  [[nodiscard]] Result<void> SumOverGroups(comm::Communicator& communicator);
   // All ranks call this together when their gradients are complete: gives those of its pieces to the ranks
   // that hold copies.
   [[nodiscard]] Result<void> ShareGradients(comm::Communicator& communicator);
@@ -100,8 +111,8 @@ class ShardedLayers final : public HeldShards {
     std::vector<std::optional<std::size_t>> unit_of_layer;
     std::optional<std::size_t> shared_unit;
   };
-  ShardedLayers(const api::OptimizerSpec& spec, std::shared_ptr<Model> model, Layout layout,
-                at::Device device, Copies copies);
+  ShardedLayers(const api::TrainingSpec& spec, std::shared_ptr<Model> model, Layout layout, at::Device device,
+                Copies copies);
   [[nodiscard]] static Result<Layout> LayOut(const api::TrainingSpec& spec, Model& model);
 
   [[nodiscard]] std::vector<Ranges> Cut(int holders) const override;
@@ -113,6 +124,7 @@ class ShardedLayers final : public HeldShards {
   void ForgetGradients();
 
   const api::OptimizerSpec spec_;
+  const int sharding_group_;            // 0: one group
   const std::shared_ptr<Model> model_;  // shared_ptr by torch::nn::Module's design
   const std::vector<Layer> layers_;
   std::vector<NamedTensor> parameters_;

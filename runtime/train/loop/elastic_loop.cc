@@ -198,7 +198,8 @@ class ElasticLoop {
                             .world = assignment.world,
                             .address = assignment.address,
                             .store_host = assignment.store_host,
-                            .store_port = assignment.store_port};
+                            .store_port = assignment.store_port,
+                            .subgroup_size = state_.SubgroupOf(assignment.world)};
     LOCKSTEP_TRY(round_.communicator,
                  comm::ConnectUnlessStopped(place, std::move(listener), {.collective = in_.collective_limit},
                                             round_.aborted, in_.device));

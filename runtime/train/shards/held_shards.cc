@@ -58,6 +58,7 @@ void HeldShards::Load(int64_t step, const Range& range, std::vector<at::Tensor> 
 Result<std::vector<NamedTensor>> HeldShards::Collect(Communicator& communicator,
                                                      const std::vector<int>& ranks) const {
   std::vector<NamedTensor> tensors = described_;
+  const std::vector<Ranges> given = GivenBy(HoldersOfParts(), version_, total_);
   for (std::size_t slot = 0; slot < slot_count_; ++slot) {
     const std::size_t first = slot * sizes_.size();
     std::vector<Ranges> wanted(parts_.size());
@@ -67,13 +68,22 @@ Result<std::vector<NamedTensor>> HeldShards::Collect(Communicator& communicator,
       begin += sizes_[i];
     }
     LOCKSTEP_TRY(const std::vector<at::Tensor> collected,
-                 Exchange(communicator, {slot, version_, parts_, wanted}));
+                 Exchange(communicator, {slot, version_, given, wanted}));
     auto next = collected.begin();
     for (std::size_t i = first; i < first + sizes_.size(); ++i) {
       if (ranks[i] == communicator.rank()) tensors[i].tensor = (next++)->view(tensors[i].tensor.sizes());
     }
   }
   return tensors;
+}
+
+std::vector<Holder> HeldShards::HoldersOfParts() const {
+  std::vector<Holder> holders;
+  for (const Ranges& part : parts_) {
+    Holder& holder = holders.emplace_back(Holder{.version = version_, .held = {}});
+    for (const Range& range : part) holder.held.push_back({version_, range});
+  }
+  return holders;
 }
 
 bool HeldShards::holds_a_part() const {

@@ -31,11 +31,6 @@ class HeldShards {
   static constexpr int64_t kExchangeChunkBytes = int64_t{16} << 20;
   using Ranges = std::vector<Range>;
 
-  struct Copies {
-    int copies = 1;        // number of ranks that hold each part
-    int ranks_in_pod = 1;  // ranks that may be lost at once
-  };
-
   // All ranks of a new round call this. Returns the newest state that they hold together, if any, and logs
   // what is lost.
   [[nodiscard]] Result<std::optional<Version>> Agree(comm::Communicator& communicator);
@@ -92,12 +87,14 @@ class HeldShards {
   HeldShards(const HeldShards&) = delete;
   HeldShards& operator=(const HeldShards&) = delete;
 
-  // Cuts all elements into one part for each of `holders`. A part may be several ranges.
+  // One part of all elements for each of `holders`, which may be several ranges. Each group has all elements.
   [[nodiscard]] virtual std::vector<Ranges> Cut(int holders) const = 0;
+  // Ranks that have the whole state together (shard_plan.h).
+  [[nodiscard]] virtual int GroupOf(int holders) const { return holders; }
   [[nodiscard]] virtual Holder Myself() const;
   // The parts that the holder at a position holds, its own first (shard_plan.h).
   [[nodiscard]] std::vector<int> PartsOf(int position, int holders) const {
-    return PartsHeldBy(position, holders, copies_.copies, copies_.ranks_in_pod);
+    return PartsHeldBy(position, holders, GroupOf(holders), copies_);
   }
 
   void KeepOnly(const Version& version);
@@ -125,6 +122,8 @@ class HeldShards {
     at::Tensor received;
   };
 
+  // As if each rank held its own part alone.
+  [[nodiscard]] std::vector<Holder> HoldersOfParts() const;
   [[nodiscard]] int64_t total() const { return slot_count_ == 0 ? 0 : total_; }
   [[nodiscard]] Elements all() const { return {total(), begins_at_zero_}; }
   // The ranges that each rank is to hold if the ranks that stay share everything.

@@ -49,14 +49,24 @@ std::vector<Range> Without(const std::vector<Range>& ranges, const Range& taken)
   return left;
 }
 
-std::vector<int> PartsHeldBy(int position, int holders, int copies, int ranks_in_pod) {
+int GroupSize(int holders, int at_least) {
+  if (at_least == 0) return holders;
+  int size = std::min(at_least, holders);
+  while (holders % size != 0) ++size;
+  return size;
+}
+
+std::vector<int> PartsHeldBy(int position, int holders, int group, const Copies& copies) {
+  const int groups = holders / group;
+  const int copies_in_group = std::min((copies.copies + groups - 1) / groups, group);
   // While ranks leave, pods may have different numbers of ranks; then copies are kept on neighbouring ranks.
-  const int stride = holders % ranks_in_pod == 0 ? ranks_in_pod : 1;
+  const int stride = group % copies.ranks_in_pod == 0 ? copies.ranks_in_pod : 1;
+  const int first = position / group * group;
   std::vector<int> parts;
-  for (int copy = 0; copy < std::min(copies, holders); ++copy) {
+  for (int copy = 0; copy < copies_in_group; ++copy) {
     const int distance = copy * stride;
     // After one turn over all pods, continue with the next rank of each pod.
-    parts.push_back((position + distance + distance / holders) % holders);
+    parts.push_back(first + (position - first + distance + distance / group) % group);
   }
   return parts;
 }

@@ -33,11 +33,21 @@ struct Range {
 // whole tensor does.
 [[nodiscard]] std::vector<Range> CutEvenly(std::span<const int64_t> sizes, int parts);
 
+// Ranks of a sharding group, which hold the whole state together: the smallest divisor of `holders` that is
+// not smaller than `at_least`, so that all groups have the same size and no rank holds more than it has memory
+// for. 0: one group of all.
+[[nodiscard]] int GroupSize(int holders, int at_least);
+
+struct Copies {
+  int copies = 1;        // number of ranks that hold each part
+  int ranks_in_pod = 1;  // ranks that may be lost at once
+};
+
 // The parts, one per holder, that the rank at a position holds: its own part first, then copies of the parts
-// of ranks in the following pods, so that copies survive the loss of a pod if there are enough pods. Each
-// part is held `copies` times, or by all holders if they are fewer. Positions are ordered by pod,
-// `ranks_in_pod` in each.
-[[nodiscard]] std::vector<int> PartsHeldBy(int position, int holders, int copies, int ranks_in_pod);
+// of ranks in the following pods of its group, so that copies survive the loss of a pod if there are enough
+// pods. Each part is held as many times as `copies` says, or by all holders if they are fewer; the groups
+// count as copies of each other. Positions are ordered by pod. `group` is the size of the groups.
+[[nodiscard]] std::vector<int> PartsHeldBy(int position, int holders, int group, const Copies& copies);
 
 struct Holding {
   Version version;

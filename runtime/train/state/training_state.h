@@ -116,6 +116,10 @@ class TrainingState {
   // Whether the model of this rank can be computed without the other ranks.
   [[nodiscard]] virtual bool has_whole_model() const { return true; }
 
+  // How many neighbouring ranks of a round of that size need a communicator of their own, a divisor of it; 0:
+  // none do.
+  [[nodiscard]] virtual int SubgroupOf(int /*world*/) const { return 0; }
+
   // All ranks of a new round call it. Afterwards the ranks hold one complete state (step >= 0), each what it
   // needs for its position in the round. Any other error comes from `restore`.
   [[nodiscard]] virtual Result<StateSource> Sync(comm::Communicator& communicator,

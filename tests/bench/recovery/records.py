@@ -4,16 +4,15 @@ import json
 import pathlib
 import time
 
-from systems import RANKS
-
 DEADLINE = 240  # a busy machine imports PyTorch for a minute
 
 
 class Records:
     """Finished steps, and how long the processes have imported."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, world):
         self.folder = pathlib.Path(folder)
+        self.world = world  # ranks at full strength
         self.offsets = collections.defaultdict(int)
         self.commits, self.imports = [], []
 
@@ -40,7 +39,7 @@ class Records:
         for r in self.commits:
             if r["round"] > after:
                 firsts[r["round"]].setdefault(r["rank"], r["time"])
-        return min((max(ranks.values()) for ranks in firsts.values() if len(ranks) == RANKS), default=None)
+        return min((max(ranks.values()) for ranks in firsts.values() if len(ranks) == self.world), default=None)
 
     def import_seconds(self, after):
         """From the start of a process to the end of its imports, the longest of those that were started after that time; None: there was none."""
@@ -63,5 +62,5 @@ def settle(system, records, after, steps):
         full = records.full_since(after)
         newest = records.newest_round()
         done = [r["step"] for r in records.commits if r["round"] == newest]
-        return full if full is not None and len(system.ranks()) == RANKS and max(done) - min(done) >= steps else None
+        return full if full is not None and len(system.ranks()) == system.world and max(done) - min(done) >= steps else None
     return wait(system, "full strength", settled)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """How long training stands still when a rank is killed with SIGKILL, and how long until it is replaced: Lockstep compared with torchrun and torchft,
-with itself while the rendezvous or the store of the checkpoints is away, the unchanged script of torchrun as a job of Lockstep, and the same by the
+with itself while the rendezvous or the store of the checkpoints is away and with the state divided over four ranks (fsdp), the unchanged script of torchrun as a job of Lockstep, and the same by the
 Python package.
 
 recovery.py [--programs FOLDER] [--turns N] [--kills N] [--only NAME…]    prints medians and ratios
@@ -29,7 +29,7 @@ import time
 import typing
 
 from records import Records, settle, wait
-from systems import RANKS, SYSTEMS, TRAINING, prepare
+from systems import SYSTEMS, TRAINING, prepare
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 SETTLED = 30  # steps at full strength before the next kill
@@ -59,10 +59,10 @@ def kill_one(system, records, victim, steps):
 
 def turn(make, programs, kills, dice):
     with tempfile.TemporaryDirectory(prefix="recovery-") as folder, make(folder, programs) as system:
-        records = Records(system.ledger)
+        records = Records(system.ledger, system.world)
         first = settle(system, records, 0, SETTLED + dice.randrange(TRAINING["checkpoint_steps"])) - system.started
         system.take_away()
-        return [Kill(first, *kill_one(system, records, i % RANKS, SETTLED + dice.randrange(TRAINING["checkpoint_steps"])))
+        return [Kill(first, *kill_one(system, records, i % system.world, SETTLED + dice.randrange(TRAINING["checkpoint_steps"])))
                 for i in range(kills)]
 
 

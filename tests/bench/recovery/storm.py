@@ -88,7 +88,7 @@ def storm(make, options):
     dice = random.Random(options.seed)
     with tempfile.TemporaryDirectory(prefix="storm-") as folder:
         with make(folder, options.programs) as system:
-            settle(system, Records(system.ledger), 0, SETTLED)
+            settle(system, Records(system.ledger, RANKS), 0, SETTLED)
             begin, kills = time.time(), []
             for n in range(1, math.ceil(options.seconds / options.every)):
                 sleep_until(begin + n * options.every)

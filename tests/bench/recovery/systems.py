@@ -26,6 +26,8 @@ ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
 class System:
     """Processes of one training; `ledger` is the folder of its lines, one for each finished step."""
 
+    world = RANKS  # its ranks at full strength
+
     def __init__(self, folder):
         self.folder = folder
         self.ledger = f"{folder}/ledger"
@@ -66,6 +68,7 @@ class System:
 
 class Lockstep(System):
     name = "lockstep run"
+    training = {}  # what differs from the others
 
     def __init__(self, folder, programs):
         super().__init__(folder)
@@ -85,15 +88,31 @@ class Lockstep(System):
             "data": {"format": "synthetic", "synthetic": {"samples": TRAINING["samples"], "testSamples": 10,
                                                           "shape": [1, 28, 28], "classes": TRAINING["classes"]}},
             "optimizer": {"name": "sgd", "learningRate": TRAINING["learning_rate"], "momentum": TRAINING["momentum"]},
-            "globalBatchSize": TRAINING["global_batch"], "steps": 1000000, "seed": TRAINING["seed"]}
+            "globalBatchSize": TRAINING["global_batch"], "steps": 1000000, "seed": TRAINING["seed"], **self.training}
         return {"apiVersion": "lockstep.dev/v1alpha1", "kind": "DistributedTrainingJob", "metadata": {"name": "recovery"},
-                "spec": {"worker": {"replicas": RANKS, "template": {"spec": {"containers": [{"name": "trainer", "image": "none"}]}}},
-                         "elasticPolicy": {"minReplicas": 1, "maxReplicas": RANKS}, "training": training,
+                "spec": {"worker": {"replicas": self.world, "template": {"spec": {"containers": [{"name": "trainer", "image": "none"}]}}},
+                         "elasticPolicy": {"minReplicas": 1, "maxReplicas": self.world}, "training": training,
                          "checkpoint": {"uri": self.uri, "intervalSteps": TRAINING["checkpoint_steps"]}}}
 
     def ranks(self):
         workers = [pid for pid, name in children(self.processes[0].pid) if name == "lockstep"]
         return [pid for worker in workers for pid, name in children(worker) if name == "lockstep-rank"]
+
+
+class Copies(Lockstep):
+    """Everything is divided over four ranks, with a copy of each part on another rank."""
+
+    name = "lockstep run, fsdp with two copies"
+    world = 4
+    training = {"strategy": "fsdp", "fsdp": {"copies": 2}}
+
+
+class Groups(Lockstep):
+    """Two sharding groups of two ranks."""
+
+    name = "lockstep run, fsdp in two groups"
+    world = 4
+    training = {"strategy": "fsdp", "fsdp": {"shardingGroup": 2}}
 
 
 class WithoutHost(Lockstep):
@@ -259,7 +278,7 @@ class Torchft(System):
 
 
 # name -> makes it, of a folder and the folder of the programs.
-SYSTEMS = {"lockstep": Lockstep, "no-host": WithoutHost, "no-store": WithoutStore,
+SYSTEMS = {"lockstep": Lockstep, "no-host": WithoutHost, "no-store": WithoutStore, "fsdp-copies": Copies, "fsdp-groups": Groups,
            "package": Package, "package-from-nothing": PackageFromNothing,
            "torchft": lambda folder, _: Torchft(folder, "torchft, tuned", Torchft.tuned),
            "torchft-default": lambda folder, _: Torchft(folder, "torchft, its own time-outs"),
@@ -270,7 +289,7 @@ SYSTEMS = {"lockstep": Lockstep, "no-host": WithoutHost, "no-store": WithoutStor
 
 def prepare(names):
     """Before any time counts: what the systems need is installed."""
-    if set(names) - {"lockstep", "no-host", "no-store"}:
+    if set(names) - {"lockstep", "no-host", "no-store", "fsdp-copies", "fsdp-groups"}:
         torch_python.python_for_benches()
     if {"torchft", "torchft-default"} & set(names):
         torchft_packages.folder()

@@ -228,7 +228,7 @@ class MemoryOfAShardedOptimizer : public MemoryTest {
 
   static std::vector<Range> PartsOf(TrainingState& state, int rank, int world, int copies) {
     std::vector<Range> parts;
-    for (const int part : PartsHeldBy(rank, world, copies, 1))
+    for (const int part : PartsHeldBy(rank, world, world, {copies, 1}))
       parts.push_back(testing::ShardsOf(state).PartOf(part, world));
     return parts;
   }

@@ -84,7 +84,7 @@ MAY_INCLUDE = {
     "runtime/train/zero1": common("base", "api")
                            | runtime("comm", "checkpoint", "train/step", "train/state", "train/shards", "train/replicated"),
     "runtime/train/fsdp": common("base", "api")
-                          | runtime("comm", "data", "models", "checkpoint", "train/step", "train/state", "train/shards"),
+                          | runtime("comm", "data", "models", "parallel", "checkpoint", "train/step", "train/state", "train/shards"),
     "runtime/train/pipeline": common("base", "api") | runtime("comm", "models", "parallel", "train/step", "train/state"),
     "runtime/train": runtime("train/state", "train/replicated", "train/local_sgd", "train/zero1", "train/fsdp", "train/pipeline"),
     # These know no strategy.

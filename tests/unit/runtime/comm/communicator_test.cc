@@ -53,6 +53,54 @@ TEST(Communicator, MovesValuesBetweenTheRanks) {
   ExpectAllSucceed(ranks);
 }
 
+TEST(Communicator, ConnectsSubgroupsOfNeighbours) {
+  RoundConnector connector;
+  auto ranks = StartRanks(4, [&](int rank, LineChannel&) {
+    auto communicator = connector.EnterWithSubgroups(1, rank, 4, 2);
+    REQUIRE(communicator.ok());
+    Communicator& mine = (*communicator)->subgroup();
+    REQUIRE(mine.world() == 2 && mine.rank() == rank % 2);
+    at::Tensor sum = at::full({10}, rank, at::kFloat);
+    const int64_t before = (*communicator)->bytes_given();
+    REQUIRE(mine.SumInPlace(sum).ok());
+    REQUIRE((*communicator)->bytes_given() == before + 40);
+    REQUIRE(sum.eq(rank < 2 ? 1 : 5).all().item<bool>());
+    REQUIRE((*communicator)->SumInPlace(sum).ok());
+    REQUIRE(sum.eq(12).all().item<bool>());
+    return 0;
+  });
+  ExpectAllSucceed(ranks);
+}
+
+TEST(Communicator, AbortsItsSubgroup) {
+  RoundConnector connector;
+  auto ranks = StartRanks(4, [&](int rank, LineChannel& parent) {
+    auto communicator = connector.EnterWithSubgroups(1, rank, 4, 2);
+    REQUIRE(communicator.ok());
+    if (rank == 1) {
+      REQUIRE(parent.Receive(kPatience) == "end");
+      return 0;
+    }
+    std::jthread control;
+    if (rank == 0) {
+      control = std::jthread([&] {
+        while (!(*communicator)->waits_for_peers()) std::this_thread::yield();
+        (*communicator)->Abort();
+      });
+    }
+    at::Tensor sum = at::ones({10});
+    // Rank 1 does not take part; ranks 2 and 3 learn of the abort in a sum of all ranks.
+    const auto ended =
+        rank == 0 ? (*communicator)->subgroup().SumInPlace(sum) : (*communicator)->SumInPlace(sum);
+    REQUIRE(!ended.ok() && ended.error().code == ErrorCode::kAborted);
+    REQUIRE((*communicator)->subgroup().aborted() == (rank == 0));
+    return 0;
+  });
+  for (const std::size_t rank : {0, 2, 3}) EXPECT_EQ(ranks[rank].Wait(kPatience), 0) << "rank " << rank;
+  ranks[1].channel().Send("end");
+  EXPECT_EQ(ranks[1].Wait(kPatience), 0);
+}
+
 // Rank r sends r + 1 rows to each rank, except for rank 2, which sends none.
 TEST(Communicator, MovesBlocksOfRows) {
   for (const int world : {1, 4}) {

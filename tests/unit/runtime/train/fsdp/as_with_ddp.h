@@ -6,6 +6,7 @@
 #include <cmath>
 #include <iostream>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,13 @@ inline api::TrainingSpec Training(api::Strategy strategy) {
 }
 
 inline FsdpState& FsdpOf(Trainer& trainer) { return dynamic_cast<FsdpState&>(trainer.state()); }
+
+// Of a round, with the groups that the spec wants.
+inline Result<std::shared_ptr<comm::Communicator>> EnterRound(testing::RoundConnector& connector,
+                                                              int64_t round, int rank, int world,
+                                                              const Trainer& trainer) {
+  return connector.EnterWithSubgroups(round, rank, world, trainer.state().SubgroupOf(world));
+}
 
 // The whole state, collected on rank 0: tensors by name.
 inline Result<std::map<std::string, at::Tensor>> Collected(Trainer& trainer,

@@ -23,8 +23,7 @@ using testing::LineChannel;
 using testing::RoundConnector;
 using testing::StartRanks;
 
-TEST(FsdpRounds, LosesNothingWhereRanksLeaveAndJoin) {
-  const api::TrainingSpec spec = Training(api::Strategy::kFsdp);
+void ExpectNothingLost(const api::TrainingSpec& spec) {
   struct Membership {
     int world;
     int64_t until_step;
@@ -38,7 +37,7 @@ TEST(FsdpRounds, LosesNothingWhereRanksLeaveAndJoin) {
       for (std::size_t i = 0; i < rounds.size(); ++i) {
         const auto [world, until_step] = rounds[i];
         if (rank >= world) continue;
-        auto communicator = connectors[i].Enter(static_cast<int64_t>(i), rank, world);
+        auto communicator = EnterRound(connectors[i], static_cast<int64_t>(i), rank, world, trainer);
         REQUIRE(communicator.ok() && trainer.Sync(**communicator).ok());
         REQUIRE(trainer.RunRound(*communicator, until_step).ok());
         if (i + 1 == rounds.size()) REQUIRE(IsAsWithDdp(spec, trainer, **communicator));
@@ -53,6 +52,14 @@ TEST(FsdpRounds, LosesNothingWhereRanksLeaveAndJoin) {
   }
 }
 
+TEST(FsdpRounds, LosesNothingWhereRanksLeaveAndJoin) { ExpectNothingLost(Training(api::Strategy::kFsdp)); }
+
+TEST(FsdpRounds, LosesNothingWhereTheNumberOfGroupsChanges) {
+  api::TrainingSpec spec = Training(api::Strategy::kFsdp);
+  spec.fsdp.sharding_group = 2;
+  ExpectNothingLost(spec);
+}
+
 // The last ranks die after three steps, in a fourth one of the two others. Those continue from where `restore`
 // says, if they do not have all pieces.
 void ExpectDdpAfterDeaths(const api::TrainingSpec& spec, int deaths, const Restore& restore,
@@ -64,14 +71,14 @@ void ExpectDdpAfterDeaths(const api::TrainingSpec& spec, int deaths, const Resto
   auto ranks = StartRanks(world, [&](int rank, LineChannel& parent) {
     at::set_num_threads(1);
     Trainer trainer(spec);
-    auto communicator = first.Enter(1, rank, world);
+    auto communicator = EnterRound(first, 1, rank, world, trainer);
     REQUIRE(communicator.ok() && trainer.Sync(**communicator).ok());
     REQUIRE(trainer.RunRound(*communicator, 3).ok());
     parent.Send("stepped");
     REQUIRE(parent.Receive(kPatience) == "killed");
     REQUIRE(trainer.RunRound(*communicator, 4).error().code == ErrorCode::kAborted);
     (*communicator)->Abort();
-    communicator = second.Enter(2, rank, kSurvivors);
+    communicator = EnterRound(second, 2, rank, kSurvivors, trainer);
     REQUIRE(communicator.ok());
     const auto synced = trainer.Sync(**communicator, restore);
     REQUIRE(synced.ok() && *synced == source && trainer.state().step == from_step);
@@ -88,6 +95,10 @@ void ExpectDdpAfterDeaths(const api::TrainingSpec& spec, int deaths, const Resto
     EXPECT_EQ(ranks[survivor].Wait(kPatience), 0);
 }
 
+constexpr auto kMustNotRestore = [](TrainingState&) -> Result<bool> {
+  return Error{ErrorCode::kInternal, "nothing was lost"};
+};
+
 TEST(FsdpRounds, StartsAgainWhereARankDiesWithItsPieces) {
   const auto afresh = [](TrainingState& state) -> Result<bool> {
     LOCKSTEP_TRY(state.StartAfresh());
@@ -98,27 +109,30 @@ TEST(FsdpRounds, StartsAgainWhereARankDiesWithItsPieces) {
 
 TEST(FsdpRounds, ContinuesFromCopiesWhereRanksDie) {
   api::TrainingSpec spec = Training(api::Strategy::kFsdp);
-  const auto must_not_restore = [](TrainingState&) -> Result<bool> {
-    return Error{ErrorCode::kInternal, "nothing was lost"};
-  };
   for (const int deaths : {1, 2}) {
     SCOPED_TRACE(deaths);
     spec.fsdp.copies = deaths + 1;
-    ExpectDdpAfterDeaths(spec, deaths, must_not_restore, StateSource::kKept, 3);
+    ExpectDdpAfterDeaths(spec, deaths, kMustNotRestore, StateSource::kKept, 3);
   }
 }
 
+TEST(FsdpRounds, ContinuesFromTheOtherGroupWhereOneDies) {
+  api::TrainingSpec spec = Training(api::Strategy::kFsdp);
+  spec.fsdp.sharding_group = 2;
+  ExpectDdpAfterDeaths(spec, 2, kMustNotRestore, StateSource::kKept, 3);
+}
+
 // All ranks make the passes of a step and give their part to its last sum. At most rank 0 learns the result.
-// With copies, rank 2 dies with its pieces then.
-void ExpectTheInterruptedStep(const api::TrainingSpec& spec, bool first_finishes) {
+// `deaths` others die with their pieces then.
+void ExpectTheInterruptedStep(const api::TrainingSpec& spec, int deaths, bool first_finishes) {
   const int survivors = 2;
-  const int world = survivors + (spec.fsdp.copies > 1 ? 1 : 0);
+  const int world = survivors + deaths;
   RoundConnector first;
   RoundConnector second;
   auto ranks = StartRanks(world, [&](int rank, LineChannel&) {
     at::set_num_threads(1);
     Trainer trainer(spec);
-    auto communicator = first.Enter(1, rank, world);
+    auto communicator = EnterRound(first, 1, rank, world, trainer);
     REQUIRE(communicator.ok() && trainer.Sync(**communicator).ok());
     REQUIRE(trainer.RunRound(*communicator, 3).ok());
     FsdpState& state = FsdpOf(trainer);
@@ -135,10 +149,10 @@ void ExpectTheInterruptedStep(const api::TrainingSpec& spec, bool first_finishes
       REQUIRE(outputs.ok());
       const at::Tensor loss = state.model->LossSum(*outputs, batch.targets);
       REQUIRE(pass.Backward(loss).ok());
-      sums = at::tensor({static_cast<double>(share.positions.size()), loss.item<double>(),
-                         state.layers().SquaresOfGradients()},
-                        at::kDouble);
+      sums = at::tensor({static_cast<double>(share.positions.size()), loss.item<double>(), 0.0}, at::kDouble);
     }
+    REQUIRE(state.layers().SumOverGroups(**communicator).ok());
+    if (rank < (*communicator)->subgroup().world()) sums[2] = state.layers().SquaresOfGradients();
     REQUIRE(state.layers().ShareGradients(**communicator).ok());
     state.layers().AwaitEnd(spec.optimizer.learning_rate);
     REQUIRE((*communicator)->SumInPlace(sums).ok());
@@ -149,7 +163,7 @@ void ExpectTheInterruptedStep(const api::TrainingSpec& spec, bool first_finishes
     }
     (*communicator)->Abort();
     if (rank >= survivors) return 0;
-    communicator = second.Enter(2, rank, survivors);
+    communicator = EnterRound(second, 2, rank, survivors, trainer);
     REQUIRE(communicator.ok());
     const auto source = trainer.Sync(**communicator);
     REQUIRE(source.ok() && *source == StateSource::kKept);
@@ -162,13 +176,19 @@ void ExpectTheInterruptedStep(const api::TrainingSpec& spec, bool first_finishes
 }
 
 TEST(FsdpRounds, MakesAStepThatOnlySomeRanksHaveFinished) {
-  api::TrainingSpec spec = Training(api::Strategy::kFsdp);
-  for (const int copies : {1, 2}) {
-    spec.fsdp.copies = copies;
+  struct Case {
+    std::string name;
+    int deaths;
+    api::FsdpSpec fsdp{};
+  };
+  const std::vector<Case> cases = {
+      {"one copy", 0}, {"two copies", 1, {.copies = 2}}, {"two groups", 2, {.sharding_group = 2}}};
+  for (const Case& of : cases) {
     for (const bool first_finishes : {false, true}) {
-      SCOPED_TRACE(std::to_string(copies) + " copies, " +
-                   (first_finishes ? "rank 0 has it" : "nobody has it"));
-      ExpectTheInterruptedStep(spec, first_finishes);
+      SCOPED_TRACE(of.name + ", " + (first_finishes ? "rank 0 has it" : "nobody has it"));
+      api::TrainingSpec spec = Training(api::Strategy::kFsdp);
+      spec.fsdp = of.fsdp;
+      ExpectTheInterruptedStep(spec, of.deaths, first_finishes);
     }
   }
 }

@@ -26,7 +26,7 @@ void ExpectDdp(const api::TrainingSpec& spec, int world, const TrainerOptions& o
   auto ranks = StartRanks(world, [&](int rank, LineChannel&) {
     at::set_num_threads(1);
     Trainer trainer(spec, options);
-    auto communicator = connector.Enter(1, rank, world);
+    auto communicator = EnterRound(connector, 1, rank, world, trainer);
     REQUIRE(communicator.ok());
     REQUIRE(trainer.Sync(**communicator).ok());
     REQUIRE(trainer.RunRound(*communicator, kSteps).ok());
@@ -51,6 +51,18 @@ TEST(FsdpStepper, GivesTheStateOfDdpWithCopies) {
   }
 }
 
+// With five ranks the smallest group of at least two has all of them.
+TEST(FsdpStepper, GivesTheStateOfDdpInGroups) {
+  api::TrainingSpec spec = Training(api::Strategy::kFsdp);
+  spec.fsdp.sharding_group = 2;
+  for (const int world : {1, 2, 4, 5, 6}) ExpectDdp(spec, world);
+  spec.fsdp.sharding_group = 3;
+  spec.micro_batch_size = 3;
+  ExpectDdp(spec, 6, {.speeds = {1, 6, 2, 3, 1, 1}});
+  spec.fsdp.copies = 3;  // two groups, so two copies inside each
+  ExpectDdp(spec, 6);
+}
+
 std::vector<double> LossesOf(Trainer& trainer, const std::shared_ptr<comm::Communicator>& communicator,
                              int64_t steps) {
   std::vector<double> losses;
@@ -65,15 +77,20 @@ std::vector<double> LossesOf(Trainer& trainer, const std::shared_ptr<comm::Commu
 TEST(FsdpStepper, HasTheLossesAndWeightsOfDdpOverFiftySteps) {
   constexpr int64_t kMany = 50;
   constexpr double kTolerance = 1e-5;
-  const api::TrainingSpec spec = Training(api::Strategy::kFsdp);
-  for (const int world : {1, 2, 3, 4}) {
-    SCOPED_TRACE(std::to_string(world) + " ranks");
+  api::TrainingSpec spec = Training(api::Strategy::kFsdp);
+  struct Ranks {
+    int world;
+    std::optional<int32_t> group{};
+  };
+  for (const auto& [world, group] : {Ranks{1}, Ranks{2}, Ranks{3}, Ranks{4}, Ranks{4, 2}}) {
+    SCOPED_TRACE(std::to_string(world) + " ranks in groups of " + std::to_string(group.value_or(world)));
+    spec.fsdp.sharding_group = group;
     RoundConnector connector;
-    auto ranks = StartRanks(world, [&](int rank, LineChannel&) {
+    auto ranks = StartRanks(world, [&, world = world](int rank, LineChannel&) {
       at::set_num_threads(1);
       Trainer trainer(spec, {.total_steps = kMany});
       const std::shared_ptr<comm::Communicator> communicator =
-          std::move(connector.Enter(1, rank, world)).value();
+          std::move(EnterRound(connector, 1, rank, world, trainer)).value();
       const std::vector<double> losses = LossesOf(trainer, communicator, kMany);
       const auto weights = Collected(trainer, *communicator);
       REQUIRE(weights.ok());
@@ -127,15 +144,16 @@ TEST(FsdpStepper, LeavesOutCorruptSamplesAndSkipsStepsThatAreNotFinite) {
 TEST(FsdpStepper, EvaluatesTogether) {
   api::TrainingSpec spec = Training(api::Strategy::kFsdp);
   spec.evaluation = api::EvaluationSpec{.batch_size = 2};
+  spec.fsdp.sharding_group = 2;
   const auto datasets = std::move(data::OpenDatasets(spec)).value();
   RoundConnector connector;
   RoundConnector alone;
-  auto ranks = StartRanks(3, [&](int rank, LineChannel&) {
+  auto ranks = StartRanks(4, [&](int rank, LineChannel&) {
     at::set_num_threads(1);
     const auto evaluate = [&](const api::TrainingSpec& of, RoundConnector& round, int world,
                               const std::vector<double>& speeds, bool leaves) {
       Trainer trainer(of);
-      const auto communicator = std::move(round.Enter(1, rank, world)).value();
+      const auto communicator = std::move(EnterRound(round, 1, rank, world, trainer)).value();
       LOCKSTEP_CHECK(trainer.Sync(*communicator).ok() && trainer.RunRound(communicator, 2).ok());
       Evaluator evaluator(of, trainer.state(), *datasets.test);
       if (leaves) {
@@ -144,7 +162,7 @@ TEST(FsdpStepper, EvaluatesTogether) {
       }
       return evaluator.Run(*communicator, speeds, [] { return false; }, {});
     };
-    const auto divided = evaluate(spec, connector, 3, {1, 6, 2}, true);
+    const auto divided = evaluate(spec, connector, 4, {1, 6, 2, 3}, true);
     REQUIRE(divided.ok() && divided->complete);
     if (rank > 0) return 0;
     api::TrainingSpec plain = spec;
@@ -158,28 +176,35 @@ TEST(FsdpStepper, EvaluatesTogether) {
 }
 
 TEST(FsdpStepper, KeepsAPieceOfEachUnitBetweenSteps) {
-  for (const auto& [copies, world] :
-       std::vector<std::pair<int, int>>{{1, 1}, {1, 2}, {1, 3}, {1, 4}, {2, 4}}) {
+  struct Case {
+    int copies;
+    int world;
+    int group;  // ranks that share the state
+  };
+  for (const auto& [copies, world, group] :
+       {Case{1, 1, 1}, Case{1, 2, 2}, Case{1, 3, 3}, Case{1, 4, 4}, Case{2, 4, 4}, Case{1, 4, 2}}) {
     api::TrainingSpec spec = Training(api::Strategy::kFsdp);
     spec.fsdp.copies = copies;
+    if (group < world) spec.fsdp.sharding_group = group;
     RoundConnector connector;
-    auto ranks = StartRanks(world, [&, copies = copies, world = world](int rank, LineChannel&) {
-      at::set_num_threads(1);
-      Trainer trainer(spec);
-      auto communicator = connector.Enter(1, rank, world);
-      REQUIRE(communicator.ok() && trainer.Sync(**communicator).ok());
-      REQUIRE(trainer.RunRound(*communicator, 2).ok());
-      int64_t elements = 0;
-      for (const NamedTensor& parameter : trainer.state().parameters) {
-        elements += parameter.tensor.numel();
-        REQUIRE(parameter.tensor.storage().nbytes() == 0);
-        REQUIRE(!parameter.tensor.grad().defined());
-      }
-      // Parameter and two moments; each unit is cut at a multiple of 16.
-      const auto units = static_cast<int64_t>(FsdpOf(trainer).layers().units());
-      REQUIRE(FsdpOf(trainer).layers().held_bytes() <= 12 * copies * (elements / world + 17 * units));
-      return 0;
-    });
+    auto ranks =
+        StartRanks(world, [&, copies = copies, world = world, group = group](int rank, LineChannel&) {
+          at::set_num_threads(1);
+          Trainer trainer(spec);
+          auto communicator = EnterRound(connector, 1, rank, world, trainer);
+          REQUIRE(communicator.ok() && trainer.Sync(**communicator).ok());
+          REQUIRE(trainer.RunRound(*communicator, 2).ok());
+          int64_t elements = 0;
+          for (const NamedTensor& parameter : trainer.state().parameters) {
+            elements += parameter.tensor.numel();
+            REQUIRE(parameter.tensor.storage().nbytes() == 0);
+            REQUIRE(!parameter.tensor.grad().defined());
+          }
+          // Parameter and two moments; each unit is cut at a multiple of 16.
+          const auto units = static_cast<int64_t>(FsdpOf(trainer).layers().units());
+          REQUIRE(FsdpOf(trainer).layers().held_bytes() <= 12 * copies * (elements / group + 17 * units));
+          return 0;
+        });
     ExpectAllSucceed(ranks);
   }
 }

@@ -43,7 +43,7 @@ TEST(PartsHeldBy, KeepsEachPartInAsManyPodsAsThereAreCopies) {
         std::vector<std::set<int>> ranks(static_cast<std::size_t>(holders));  // that hold a part
         std::vector<std::set<int>> in_pods(static_cast<std::size_t>(holders));
         for (int rank = 0; rank < holders; ++rank) {
-          const std::vector<int> parts = PartsHeldBy(rank, holders, copies, ranks_in_pod);
+          const std::vector<int> parts = PartsHeldBy(rank, holders, holders, {copies, ranks_in_pod});
           EXPECT_EQ(parts.front(), rank);
           for (const int part : parts) {
             ranks.at(static_cast<std::size_t>(part)).insert(rank);
@@ -58,9 +58,45 @@ TEST(PartsHeldBy, KeepsEachPartInAsManyPodsAsThereAreCopies) {
   }
 }
 
+TEST(GroupSize, IsTheSmallestThatDividesTheRanksAndIsLargeEnough) {
+  struct Case {
+    int holders;
+    int at_least;
+    int size;
+  };
+  for (const auto& [holders, at_least, size] :
+       {Case{8, 0, 8}, Case{8, 2, 2}, Case{8, 3, 4}, Case{8, 8, 8}, Case{8, 9, 8}, Case{6, 4, 6},
+        Case{9, 2, 3}, Case{7, 2, 7}, Case{1, 4, 1}})
+    EXPECT_EQ(GroupSize(holders, at_least), size) << at_least << " of " << holders;
+}
+
+TEST(PartsHeldBy, CountsGroupsAsCopiesOfEachOther) {
+  for (const int groups : {1, 2, 3}) {
+    for (const int group : {1, 2, 4}) {
+      for (const int copies : {1, 2, 3, 4}) {
+        const int holders = groups * group;
+        std::vector<int> held(static_cast<std::size_t>(group));  // how often a part is, in whatever group
+        for (int rank = 0; rank < holders; ++rank) {
+          const std::vector<int> parts = PartsHeldBy(rank, holders, group, {copies, 1});
+          EXPECT_EQ(parts.front(), rank);
+          for (const int part : parts) {
+            EXPECT_EQ(part / group, rank / group) << "a part of another group";
+            ++held.at(static_cast<std::size_t>(part % group));
+          }
+        }
+        const int enough = std::min(copies, holders);
+        for (const int times : held) {
+          EXPECT_GE(times, enough);
+          EXPECT_LT(times, enough + groups) << groups << " groups of " << group;
+        }
+      }
+    }
+  }
+}
+
 TEST(PartsHeldBy, TakesNeighboursWhereAPodHasFewerRanks) {
-  EXPECT_EQ(PartsHeldBy(2, 3, 2, 2), (std::vector<int>{2, 0}));
-  EXPECT_EQ(PartsHeldBy(0, 3, 4, 2), (std::vector<int>{0, 1, 2}));
+  EXPECT_EQ(PartsHeldBy(2, 3, 3, {2, 2}), (std::vector<int>{2, 0}));
+  EXPECT_EQ(PartsHeldBy(0, 3, 3, {4, 2}), (std::vector<int>{0, 1, 2}));
 }
 
 TEST(Section, HasEachElementOnceInItsOrder) {
