@@ -217,6 +217,8 @@ void ShardedLayers::LoadFresh(int rank, int world, const Model* fresh) {
 void ShardedLayers::BeginStep() {
   pending_ = {};
   ForgetGradients();
+  // A backward pass that the end of a round broke leaves those that it had not summed yet.
+  for (const NamedTensor& parameter : parameters_) parameter.tensor.mutable_grad().reset();
 }
 
 void ShardedLayers::ForgetGradients() {

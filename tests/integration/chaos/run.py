@@ -1,11 +1,12 @@
 """Faults against `lockstep run`, one by one at their worst moments, then at random: whatever fails, the job completes, each sample
 of each epoch is used exactly once, the final weights have the bits of a quiet run of one rank (`determinism: World`), and no
-process is left.
+process is left. Strategies that divide the state come to the weights of a quiet run of one rank but for rounding.
 
 LOCKSTEP_CHAOS_EPOCHS=2000 makes test_random_faults long; LOCKSTEP_CHAOS_SEED chooses other faults.
 """
 import contextlib
 import functools
+import math
 import os
 import pathlib
 import random
@@ -13,6 +14,8 @@ import re
 import signal
 import tempfile
 import time
+
+import pytest
 
 import checkpoints
 import ledger
@@ -27,9 +30,13 @@ QUICK_TO_NOTICE = {"heartbeatIntervalSeconds": 1, "heartbeatTimeoutSeconds": 3}
 LONG = 10_000  # epochs: it is stopped before
 # A job in which many things fail must not run out of its budget.
 PATIENT = {"maxRestarts": 1000}
+FAULTS = ["rank", "rank zero", "two ranks", "worker", "all ranks", "stopped rank", "host away"]
 RANDOM_EPOCHS = int(os.environ.get("LOCKSTEP_CHAOS_EPOCHS", 40))
 # Steps at the end: seconds on most machines, in which the rank that was hit last comes back.
 LEFT_IN_PEACE = 1000
+# Strategies by which the loss of a rank takes a part of the state along, and what keeps another copy of it.
+DIVIDED = {"zero1": {"copies": 2}, "fsdp": {"copies": 2}, "pipeline": {"copyEverySteps": 20}}
+ROUNDING = 1e-5  # of the length of a tensor
 RANDOM_SEED = int(os.environ.get("LOCKSTEP_CHAOS_SEED", 1))
 
 
@@ -220,12 +227,43 @@ def test_random_faults(folder):
     with unharmed(folder, epochs=RANDOM_EPOCHS, limit=3600, rendezvous=QUICK_TO_NOTICE) as run:
         last = RANDOM_EPOCHS * STEPS_PER_EPOCH - LEFT_IN_PEACE
         while run.process.poll() is None and ledger.newest_commit(run.ledger) < last:
-            fault = dice.choice(["rank", "rank", "rank zero", "two ranks", "worker", "all ranks", "stopped rank", "host away"])
+            fault = dice.choice(["rank", *FAULTS])
             counts[fault] = counts.get(fault, 0) + 1
             strike(run, fault, dice)
             run.until("three ranks train, or the end", lambda: full_strength(run) or run.process.poll() == 0)
             time.sleep(dice.uniform(0, 2))  # part of the schedule
     print(f"     seed {RANDOM_SEED}: {counts}")
+
+
+@pytest.mark.parametrize("strategy", DIVIDED)
+def test_each_fault_where_the_state_is_divided(folder, strategy):
+    quiet, struck = pathlib.Path(folder, "quiet"), pathlib.Path(folder, "struck")
+
+    def training(place, epochs, **fields):
+        place.mkdir(exist_ok=True)
+        return manifest(place, sections={"failurePolicy": PATIENT, "rendezvous": QUICK_TO_NOTICE}, epochs=epochs, evaluation={"everyEpochs": 5},
+                        optimizer={"name": "sgd", "learningRate": 0.002, "momentum": 0.9}, **fields)  # a larger rate would amplify rounding
+
+    def divided(epochs):
+        return training(struck, epochs, strategy=strategy, **{strategy: DIVIDED[strategy]})
+
+    dice = random.Random(RANDOM_SEED)
+    with Run(struck, divided(LONG)) as run:
+        for fault in dice.sample(FAULTS, len(FAULTS)):
+            until_full_strength(run)
+            before = ledger.newest_round(run.ledger)[0]
+            strike(run, fault, dice)
+            if fault != "stopped rank":  # which is only late
+                run.until_joined(3, after=before)
+        reached = ledger.newest_commit(run.ledger)  # which may be redone
+        run.until("a new step", lambda: ledger.newest_commit(run.ledger) > reached)
+        epochs = complete_this_epoch(run, struck, divided)
+    with Run(quiet, training(quiet, epochs, replicas=1)) as run:
+        expect_complete(run, epochs)
+    found, expected = (checkpoints.floats(checkpoints.newest(place / "checkpoints")[1]) for place in (struck, quiet))
+    worst = max(math.dist(numbers, found[name]) / math.hypot(*numbers) for name, numbers in expected.items() if not name.startswith("optimizer."))
+    print(f"     {epochs} epochs; relative distance from a quiet run: {worst:.2g}")
+    expect(worst < ROUNDING, f"weights differ from those of a quiet run by {worst}")
 
 
 def strike(run, fault, dice):

@@ -122,6 +122,42 @@ TEST(FsdpRounds, ContinuesFromTheOtherGroupWhereOneDies) {
   ExpectDdpAfterDeaths(spec, 2, kMustNotRestore, StateSource::kKept, 3);
 }
 
+// The backward pass has computed gradients that it does not come to sum.
+TEST(FsdpRounds, ForgetsTheGradientsOfABrokenPass) {
+  const api::TrainingSpec spec = Training(api::Strategy::kFsdp);
+  RoundConnector first;
+  RoundConnector second;
+  auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
+    at::set_num_threads(1);
+    Trainer trainer(spec);
+    auto communicator = EnterRound(first, 1, rank, 2, trainer);
+    REQUIRE(communicator.ok() && trainer.Sync(**communicator).ok());
+    REQUIRE(trainer.RunRound(*communicator, 3).ok());
+    FsdpState& state = FsdpOf(trainer);
+    REQUIRE(state.BeginStep().ok());
+    {
+      const data::Batch batch = trainer.samples().Get({3, 0, 4});
+      LayerPass pass(state.layers(), **communicator);
+      const at::AutoGradMode with_gradients(true);
+      const auto outputs = pass.Forward(batch.inputs, true);
+      REQUIRE(outputs.ok());
+      const at::Tensor loss = state.model->LossSum(*outputs, batch.targets);
+      const at::Tensor& last = state.parameters.back().tensor;
+      last.register_hook([broken = *communicator](const at::Tensor&) { broken->Abort(); });
+      REQUIRE(pass.Backward(loss).error().code == ErrorCode::kAborted);
+    }
+    REQUIRE(state.UndoStep().ok());
+    const auto has_gradient = [](const NamedTensor& named) { return named.tensor.grad().defined(); };
+    REQUIRE(std::any_of(state.parameters.begin(), state.parameters.end(), has_gradient));
+    communicator = EnterRound(second, 2, rank, 2, trainer);
+    REQUIRE(communicator.ok() && trainer.Sync(**communicator).ok());
+    REQUIRE(trainer.RunRound(*communicator, kSteps).ok());
+    REQUIRE(IsAsWithDdp(spec, trainer, **communicator));
+    return 0;
+  });
+  ExpectAllSucceed(ranks);
+}
+
 // All ranks make the passes of a step and give their part to its last sum. At most rank 0 learns the result.
 // `deaths` others die with their pieces then.
 void ExpectTheInterruptedStep(const api::TrainingSpec& spec, int deaths, bool first_finishes) {
