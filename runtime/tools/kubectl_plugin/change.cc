@@ -1,9 +1,9 @@
 #include <iostream>
 
+#include "runtime/common/command_line/text.h"
 #include "runtime/tools/kubectl_plugin/change_rules.h"
 #include "runtime/tools/kubectl_plugin/commands.h"
 #include "runtime/tools/kubectl_plugin/lookup.h"
-#include "runtime/tools/kubectl_plugin/text.h"
 
 namespace lockstep::kubectl_plugin {
 namespace {
@@ -42,15 +42,15 @@ Result<int> Scale(const Kubectl& kubectl, const std::string& name, int32_t repli
   LOCKSTEP_TRY(const api::TrainingJob job, GetJob(kubectl, name));
   LOCKSTEP_TRY(const bool is_to_do, MayScale(job, replicas));
   if (!is_to_do) {
-    std::cout << name << " has " << CountText(replicas, "pod") << " already\n";
+    std::cout << name << " has " << command_line::CountText(replicas, "pod") << " already\n";
     return 0;
   }
   // Uses the subresource, because a user may have permission only to scale. Fails if somebody else changed it
   // first.
   LOCKSTEP_TRY(kubectl.Run({"scale", kJobs, name, "--replicas=" + std::to_string(replicas),
                             "--current-replicas=" + std::to_string(job.spec.worker.replicas)}));
-  std::cout << name << " is scaled from " << job.spec.worker.replicas << " to " << CountText(replicas, "pod")
-            << "\n";
+  std::cout << name << " is scaled from " << job.spec.worker.replicas << " to "
+            << command_line::CountText(replicas, "pod") << "\n";
   return 0;
 }
 

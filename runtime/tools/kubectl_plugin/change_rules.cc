@@ -3,7 +3,7 @@
 #include "runtime/common/api/conditions.h"
 #include "runtime/common/api/names.h"
 #include "runtime/common/base/time_text.h"
-#include "runtime/tools/kubectl_plugin/text.h"
+#include "runtime/common/command_line/text.h"
 
 namespace lockstep::kubectl_plugin {
 namespace {
@@ -34,16 +34,16 @@ Result<bool> MayScale(const api::TrainingJob& job, int32_t replicas) {
   const api::TrainingJobSpec& spec = job.spec;
   if (replicas == spec.worker.replicas) return false;
   if (!spec.elastic_policy && !spec.suspend) {
-    return Refused(job, "has a fixed size of " + CountText(spec.worker.replicas, "pod") +
+    return Refused(job, "has a fixed size of " + command_line::CountText(spec.worker.replicas, "pod") +
                             ": give it spec.elasticPolicy, or suspend it first");
   }
   if (replicas < spec.min_replicas() && spec.elastic_policy) {
     return Refused(job, "has spec.elasticPolicy.minReplicas " + std::to_string(spec.min_replicas()) + ": " +
-                            CountText(replicas, "pod") + " would be too few");
+                            command_line::CountText(replicas, "pod") + " would be too few");
   }
   if (replicas > spec.max_replicas() && spec.elastic_policy) {
     return Refused(job, "has spec.elasticPolicy.maxReplicas " + std::to_string(spec.max_replicas()) + ": " +
-                            CountText(replicas, "pod") + " would be too many");
+                            command_line::CountText(replicas, "pod") + " would be too many");
   }
   return true;
 }

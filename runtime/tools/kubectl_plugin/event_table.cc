@@ -44,7 +44,7 @@ WallTime NewestTimeOf(const Json& event) {
 
 }  // namespace
 
-Lines EventTable(const Json& list, const api::TrainingJob& job, WallTime now) {
+command_line::Lines EventTable(const Json& list, const api::TrainingJob& job, WallTime now) {
   std::vector<Event> events;
   if (const Json* items = FindJson(list, {"items"})) {
     for (const Json& item : *items) {
@@ -55,7 +55,7 @@ Lines EventTable(const Json& list, const api::TrainingJob& job, WallTime now) {
                         .reason = StringAt(item, {"reason"}),
                         .object = StringAt(*object, {"name"}),
                         .count = IntAt(item, {"series", "count"}, IntAt(item, {"count"}, 1)),
-                        .message = OneLine(StringAt(item, {"message"}))});
+                        .message = command_line::OneLine(StringAt(item, {"message"}))});
     }
   }
   if (events.empty()) return {};
@@ -63,10 +63,10 @@ Lines EventTable(const Json& list, const api::TrainingJob& job, WallTime now) {
                    [](const Event& a, const Event& b) { return a.time < b.time; });
   std::vector<std::vector<std::string>> rows = {{"AGO", "TYPE", "REASON", "OBJECT", "TIMES", "MESSAGE"}};
   for (const Event& event : events) {
-    rows.push_back({AgeText(event.time, now), event.type, event.reason, event.object,
+    rows.push_back({command_line::AgeText(event.time, now), event.type, event.reason, event.object,
                     std::to_string(event.count), event.message});
   }
-  return Columns(rows);
+  return command_line::Columns(rows);
 }
 
 }  // namespace lockstep::kubectl_plugin

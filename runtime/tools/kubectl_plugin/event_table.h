@@ -3,12 +3,12 @@
 
 #include "runtime/common/api/training_job.h"
 #include "runtime/common/base/json.h"
-#include "runtime/tools/kubectl_plugin/text.h"
+#include "runtime/common/command_line/text.h"
 
 namespace lockstep::kubectl_plugin {
 
 // `list`: the events of the job's namespace, as the API server returns them. A header and a line for each
 // event, oldest first; empty if there is none.
-[[nodiscard]] Lines EventTable(const Json& list, const api::TrainingJob& job, WallTime now);
+[[nodiscard]] command_line::Lines EventTable(const Json& list, const api::TrainingJob& job, WallTime now);
 
 }  // namespace lockstep::kubectl_plugin

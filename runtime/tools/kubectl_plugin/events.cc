@@ -11,7 +11,7 @@ Result<int> Events(const Kubectl& kubectl, const std::string& name) {
   LOCKSTEP_TRY(const std::string text,
                kubectl.Run({"get", "events", "--namespace=" + job.metadata.namespace_name, "--output=json"}));
   LOCKSTEP_TRY(const Json list, ParseJson(text));
-  const Lines lines = EventTable(list, job, SystemClock().Now());
+  const command_line::Lines lines = EventTable(list, job, SystemClock().Now());
   if (lines.empty()) std::cout << "no events of " << name << "; the cluster keeps them for an hour\n";
   for (const std::string& line : lines) std::cout << line << "\n";
   return 0;

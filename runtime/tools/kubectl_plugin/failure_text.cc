@@ -4,7 +4,7 @@
 #include <string>
 
 #include "runtime/common/base/strings.h"
-#include "runtime/tools/kubectl_plugin/text.h"
+#include "runtime/common/command_line/text.h"
 
 namespace lockstep::kubectl_plugin {
 namespace {
@@ -26,7 +26,8 @@ std::string Essence(std::string_view said) {
   std::vector<std::string> parts;
   for (const std::string& line : Split(said, '\n')) {
     const std::size_t begin = line.find_first_not_of(" \t\r");
-    if (begin != std::string::npos && !IsLogRecord(line)) parts.push_back(OneLine(line.substr(begin)));
+    if (begin != std::string::npos && !IsLogRecord(line))
+      parts.push_back(command_line::OneLine(line.substr(begin)));
   }
   std::string text = Join(parts, " ");
   for (const std::string_view prefix : {"error: ", "Error from server ", "Error from server: "}) {

@@ -40,7 +40,7 @@ const api::Condition* ConditionOf(const api::TrainingJob& job) {
 }
 
 std::string ReasonText(const api::Condition& entry) {
-  return entry.message.empty() ? entry.reason : entry.reason + ": " + OneLine(entry.message);
+  return entry.message.empty() ? entry.reason : entry.reason + ": " + command_line::OneLine(entry.message);
 }
 
 std::string StateLine(const api::TrainingJob& job) {
@@ -55,7 +55,7 @@ std::string StateLine(const api::TrainingJob& job) {
 }
 
 // Conditions that a user may have to act on, in addition to the explanation of the state.
-Lines Concerns(const api::TrainingJob& job) {
+command_line::Lines Concerns(const api::TrainingJob& job) {
   static constexpr std::array kConcerns = {std::pair(condition::kStalled, ConditionStatus::kTrue),
                                            std::pair(condition::kDegraded, ConditionStatus::kTrue),
                                            std::pair(condition::kQuotaReserved, ConditionStatus::kFalse),
@@ -63,7 +63,7 @@ Lines Concerns(const api::TrainingJob& job) {
                                            std::pair(condition::kUpdated, ConditionStatus::kFalse)};
   if (api::IsFinished(job.status.conditions)) return {};
   const api::Condition* why = ConditionOf(job);
-  Lines lines;
+  command_line::Lines lines;
   for (const auto& [type, status] : kConcerns) {
     const api::Condition* found = api::FindCondition(job.status.conditions, type);
     if (found == nullptr || found->status != status || found == why) continue;
@@ -94,7 +94,8 @@ std::string PodsLine(const api::TrainingJob& job) {
 
 std::string RoundLine(const api::RendezvousStatus& round) {
   const std::string number = std::to_string(round.round);
-  return round.world_size > 0 ? number + ", " + CountText(round.world_size, "rank") : number + ", over";
+  return round.world_size > 0 ? number + ", " + command_line::CountText(round.world_size, "rank")
+                              : number + ", over";
 }
 
 std::string TimeLeft(const api::TrainingJob& job) {
@@ -103,7 +104,7 @@ std::string TimeLeft(const api::TrainingJob& job) {
   if (!IsRunning(job) || !job.spec.training || steps <= 0 || progress.samples_per_second.value_or(0) <= 0)
     return "";
   const auto samples = static_cast<double>(steps) * static_cast<double>(job.spec.training->global_batch_size);
-  return "about " + DurationText(std::round(samples / *progress.samples_per_second)) + " left";
+  return "about " + command_line::DurationText(std::round(samples / *progress.samples_per_second)) + " left";
 }
 
 std::string ProgressLine(const api::TrainingJob& job) {
@@ -113,7 +114,7 @@ std::string ProgressLine(const api::TrainingJob& job) {
     text += " of " + std::to_string(progress.total_steps) + " (" +
             std::to_string(100 * progress.step / progress.total_steps) + " %)";
   }
-  Lines parts = {text, "epoch " + std::to_string(progress.epoch)};
+  command_line::Lines parts = {text, "epoch " + std::to_string(progress.epoch)};
   if (progress.loss) parts.push_back("loss " + FormatNumber(*progress.loss));
   for (const std::string& part : {SpeedText(job), TimeLeft(job)}) {
     if (!part.empty()) parts.push_back(part);
@@ -122,7 +123,7 @@ std::string ProgressLine(const api::TrainingJob& job) {
 }
 
 std::string EvaluationLine(const api::EvaluationStatus& evaluation) {
-  Lines parts;
+  command_line::Lines parts;
   if (evaluation.accuracy) parts.push_back("accuracy " + FormatNumber(*evaluation.accuracy));
   if (evaluation.loss) parts.push_back("loss " + FormatNumber(*evaluation.loss));
   const std::string epoch = evaluation.epoch > 0 ? ", epoch " + FormatNumber(evaluation.epoch) : "";
@@ -130,10 +131,10 @@ std::string EvaluationLine(const api::EvaluationStatus& evaluation) {
 }
 
 std::string CheckpointLine(const api::CheckpointStatus& checkpoint, WallTime now) {
-  Lines parts;
+  command_line::Lines parts;
   if (checkpoint.step) parts.push_back("step " + std::to_string(*checkpoint.step));
-  if (checkpoint.time) parts.push_back(AgeText(*checkpoint.time, now) + " ago");
-  parts.push_back(OneLine(checkpoint.uri));
+  if (checkpoint.time) parts.push_back(command_line::AgeText(*checkpoint.time, now) + " ago");
+  parts.push_back(command_line::OneLine(checkpoint.uri));
   return Join(parts, ", ");
 }
 
@@ -146,12 +147,14 @@ std::string GoodputLine(const api::GoodputStatus& goodput) {
                                                                   {"recompute", lost.recompute},
                                                                   {"stalled", lost.stalled}}};
   constexpr double kWorthNaming = 0.05;
-  Lines parts;
+  command_line::Lines parts;
   for (const auto& [name, seconds] : reasons) {
-    if (seconds >= kWorthNaming) parts.push_back(std::string(name) + " " + DurationText(seconds));
+    if (seconds >= kWorthNaming)
+      parts.push_back(std::string(name) + " " + command_line::DurationText(seconds));
   }
   const std::string share = FormatNumber(std::round(goodput.ratio * 1000) / 10, 3) + " %, " +
-                            DurationText(goodput.productive_seconds) + " on steps whose result was kept";
+                            command_line::DurationText(goodput.productive_seconds) +
+                            " on steps whose result was kept";
   return parts.empty() ? share : share + "; lost to " + Join(parts, ", ");
 }
 
@@ -160,29 +163,29 @@ std::string RestartsLine(const api::TrainingJob& job) {
          std::to_string(job.spec.failure_policy.max_restarts) + " allowed";
 }
 
-Lines RestartTable(const std::vector<api::RestartRecord>& restarts, WallTime now) {
+command_line::Lines RestartTable(const std::vector<api::RestartRecord>& restarts, WallTime now) {
   std::vector<std::vector<std::string>> rows = {
       {"AGO", "ROUND", "CAUSE", "RANKS", "MENDED BY", "RECOVERY", "LOST STEPS", "WHAT"}};
   for (std::size_t i = 0; i < std::min(kShownRestarts, restarts.size()); ++i) {
     const api::RestartRecord& entry = restarts[i];
-    rows.push_back({entry.time ? AgeText(*entry.time, now) : "", std::to_string(entry.round),
-                    std::string(api::NameOf(entry.cause)),
-                    RanksText({entry.ranks.begin(), entry.ranks.end()}),
-                    std::string(api::NameOf(entry.level)),
-                    entry.recovery_seconds ? DurationText(*entry.recovery_seconds) : "",
-                    std::to_string(entry.lost_steps), Truncate(OneLine(entry.message), kStoryWidth)});
+    rows.push_back(
+        {entry.time ? command_line::AgeText(*entry.time, now) : "", std::to_string(entry.round),
+         std::string(api::NameOf(entry.cause)), RanksText({entry.ranks.begin(), entry.ranks.end()}),
+         std::string(api::NameOf(entry.level)),
+         entry.recovery_seconds ? command_line::DurationText(*entry.recovery_seconds) : "",
+         std::to_string(entry.lost_steps), Truncate(command_line::OneLine(entry.message), kStoryWidth)});
   }
-  return Columns(rows);
+  return command_line::Columns(rows);
 }
 
-Lines PodTable(std::vector<PodRow> pods, const RankPlaces& places) {
+command_line::Lines PodTable(std::vector<PodRow> pods, const RankPlaces& places) {
   SortByRank(pods, places);
   std::vector<std::vector<std::string>> rows = {{"RANK", "POD", "STATE", "READY", "NODE"}};
   for (const PodRow& pod : pods) {
     rows.push_back(
         {RanksText(places.RanksOf(pod.name)), pod.name, pod.state, pod.is_ready ? "yes" : "no", pod.node});
   }
-  return Columns(rows);
+  return command_line::Columns(rows);
 }
 
 // In order of interest.
@@ -203,7 +206,7 @@ std::vector<std::vector<std::string>> Facts(const api::TrainingJob& job, WallTim
   return facts;
 }
 
-void AddPart(Lines& lines, const Lines& part) {
+void AddPart(command_line::Lines& lines, const command_line::Lines& part) {
   lines.emplace_back();
   lines.insert(lines.end(), part.begin(), part.end());
 }
@@ -217,21 +220,24 @@ std::string SpeedText(const api::TrainingJob& job) {
   std::string speed = FormatNumber(rate) + " samples/s";
   if (!job.spec.training) return speed;
   const double step_ms = 1000 * static_cast<double>(job.spec.training->global_batch_size) / rate;
-  return speed + ", " + (step_ms < 1000 ? FormatNumber(step_ms, 3) + " ms" : DurationText(step_ms / 1000)) +
+  return speed + ", " +
+         (step_ms < 1000 ? FormatNumber(step_ms, 3) + " ms" : command_line::DurationText(step_ms / 1000)) +
          " a step";
 }
 
-Lines JobText(const api::TrainingJob& job, std::vector<PodRow> pods, const RankPlaces& places, WallTime now) {
+command_line::Lines JobText(const api::TrainingJob& job, std::vector<PodRow> pods, const RankPlaces& places,
+                            WallTime now) {
   std::string head = job.metadata.name + " in " + job.metadata.namespace_name;
-  if (job.metadata.creation_timestamp) head += ", " + AgeText(*job.metadata.creation_timestamp, now) + " old";
-  Lines lines = {head};
-  for (std::string& fact : Columns(Facts(job, now))) lines.push_back(std::move(fact));
+  if (job.metadata.creation_timestamp)
+    head += ", " + command_line::AgeText(*job.metadata.creation_timestamp, now) + " old";
+  command_line::Lines lines = {head};
+  for (std::string& fact : command_line::Columns(Facts(job, now))) lines.push_back(std::move(fact));
   if (!job.status.restarts.empty()) AddPart(lines, RestartTable(job.status.restarts, now));
   if (!pods.empty()) AddPart(lines, PodTable(std::move(pods), places));
   return lines;
 }
 
-Lines JobTable(const std::vector<api::TrainingJob>& jobs, bool with_namespace, WallTime now) {
+command_line::Lines JobTable(const std::vector<api::TrainingJob>& jobs, bool with_namespace, WallTime now) {
   std::vector<std::vector<std::string>> rows = {
       {"NAME", "STATE", "READY", "WORLD", "STEP", "LOSS", "GOODPUT", "RESTARTS", "AGE"}};
   for (const api::TrainingJob& job : jobs) {
@@ -247,14 +253,15 @@ Lines JobTable(const std::vector<api::TrainingJob>& jobs, bool with_namespace, W
              ? std::to_string(std::lround(100 * status.goodput->ratio)) + " %"
              : "",
          std::to_string(status.attempt),
-         job.metadata.creation_timestamp ? AgeText(*job.metadata.creation_timestamp, now) : ""});
+         job.metadata.creation_timestamp ? command_line::AgeText(*job.metadata.creation_timestamp, now)
+                                         : ""});
   }
   if (with_namespace) {
     rows[0].insert(rows[0].begin(), "NAMESPACE");
     for (std::size_t i = 0; i < jobs.size(); ++i)
       rows[i + 1].insert(rows[i + 1].begin(), jobs[i].metadata.namespace_name);
   }
-  return Columns(rows);
+  return command_line::Columns(rows);
 }
 
 }  // namespace lockstep::kubectl_plugin

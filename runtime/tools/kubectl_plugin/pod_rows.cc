@@ -35,7 +35,7 @@ PodRow RowFrom(const Json& pod, const std::string& container) {
   }
   return {.name = StringAt(pod, {"metadata", "name"}),
           .slot = api::SlotFromLabels(labels).value_or(std::numeric_limits<int32_t>::max()),
-          .state = OneLine(StateOf(pod, found)),
+          .state = command_line::OneLine(StateOf(pod, found)),
           .is_ready = found != nullptr && BoolAt(*found, {"ready"}),
           .node = StringAt(pod, {"spec", "nodeName"})};
 }

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "runtime/common/base/json.h"
+#include "runtime/common/command_line/text.h"
 #include "runtime/tools/kubectl_plugin/rank_places.h"
-#include "runtime/tools/kubectl_plugin/text.h"
 
 namespace lockstep::kubectl_plugin {
 

@@ -3,10 +3,10 @@
 #include "runtime/common/api/profile_window.h"
 #include "runtime/common/base/strings.h"
 #include "runtime/common/base/time_text.h"
+#include "runtime/common/command_line/text.h"
 #include "runtime/tools/kubectl_plugin/change_rules.h"
 #include "runtime/tools/kubectl_plugin/commands.h"
 #include "runtime/tools/kubectl_plugin/lookup.h"
-#include "runtime/tools/kubectl_plugin/text.h"
 
 namespace lockstep::kubectl_plugin {
 
@@ -18,7 +18,7 @@ Result<int> Profile(const Kubectl& kubectl, const std::string& name, int steps) 
       std::to_string(steps) + " " + FormatTime(SystemClock().Now()) + " " + RandomHex(4);
   LOCKSTEP_TRY(kubectl.Run(
       {"annotate", kJobs, name, "--overwrite", std::string(api::kAnnotationProfile) + "=" + request}));
-  std::cout << name << " is asked to record its next " << CountText(steps, "step")
+  std::cout << name << " is asked to record its next " << command_line::CountText(steps, "step")
             << "; each rank stores a trace below " << job.spec.checkpoint->uri << "/profile\n";
   return 0;
 }

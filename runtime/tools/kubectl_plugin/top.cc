@@ -46,7 +46,7 @@ Result<int> Top(const Kubectl& kubectl, const std::string& name) {
     const Use& of = use[pod.name];  // metrics of a new pod may be missing
     rows.push_back({RanksText(places.RanksOf(pod.name)), pod.name, of.cpu, of.memory, pod.node});
   }
-  for (const std::string& line : Columns(rows)) std::cout << line << "\n";
+  for (const std::string& line : command_line::Columns(rows)) std::cout << line << "\n";
   return 0;
 }
 

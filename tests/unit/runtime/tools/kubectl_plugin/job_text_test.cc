@@ -16,8 +16,8 @@ using ::testing::Not;
 
 const WallTime kNow = *ParseTime("2026-01-02T03:10:00Z");
 
-Lines TextOf(const Json& job) { return JobText(Read(job), {}, {}, kNow); }
-std::string Joined(const Lines& lines) { return Join(lines, "\n"); }
+command_line::Lines TextOf(const Json& job) { return JobText(Read(job), {}, {}, kNow); }
+std::string Joined(const command_line::Lines& lines) { return Join(lines, "\n"); }
 
 TEST(JobText, ShowsEveryKnownField) {
   RankPlaces places;

@@ -7,7 +7,7 @@
 
 #include "runtime/common/base/clock.h"
 
-namespace lockstep::kubectl_plugin {
+namespace lockstep::command_line {
 
 using Lines = std::vector<std::string>;
 
@@ -22,4 +22,4 @@ using Lines = std::vector<std::string>;
 // Rows of cells as lines with aligned columns; an empty cell becomes "-".
 [[nodiscard]] Lines Columns(const std::vector<std::vector<std::string>>& rows);
 
-}  // namespace lockstep::kubectl_plugin
+}  // namespace lockstep::command_line

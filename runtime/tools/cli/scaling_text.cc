@@ -1,33 +1,18 @@
-#include "runtime/tools/kubectl_plugin/scaling_text.h"
+#include "runtime/tools/cli/scaling_text.h"
 
 #include <cmath>
 #include <utility>
 
-#include "runtime/common/api/conditions.h"
 #include "runtime/common/api/scaling_advice.h"
 #include "runtime/common/base/strings.h"
 #include "runtime/common/base/time_text.h"
 
-namespace lockstep::kubectl_plugin {
+namespace lockstep::cli {
 namespace {
 
+using command_line::CountText;
+
 std::string PercentText(double share) { return std::to_string(std::llround(share * 100)) + " %"; }
-
-std::string HowToMeasureAnother(const api::TrainingJob& job) {
-  if (api::IsFinished(job.status.conditions)) return "";
-  const std::string fixed =
-      job.spec.elastic_policy ? "" : "Its size is fixed: give it spec.elasticPolicy, or suspend it first. ";
-  return " " + fixed + "To measure another size, scale the job (`kubectl lockstep scale " +
-         job.metadata.name + " PODS`) and let it train for at least 10 steps and 10 s.";
-}
-
-std::string WhyNothingIsMeasured(const api::TrainingJob& job) {
-  if (!job.spec.training)
-    return "Not measured: " + job.metadata.name + " runs a program of your own, whose samples are unknown.";
-  if (api::IsFinished(job.status.conditions))
-    return "Not measured: " + job.metadata.name + " has ended before it had trained long enough.";
-  return "Not measured yet: that takes at least 10 steps and 10 s of training in one round.";
-}
 
 std::string LimitText(const api::Shortfall& shortfall, const api::ScalingRecord& smallest) {
   const api::ScalingRecord& record = shortfall.size.record;
@@ -46,14 +31,18 @@ std::string LimitText(const api::Shortfall& shortfall, const api::ScalingRecord&
          ", because it has too little work or shares its processor with other ranks";
 }
 
-std::string RecommendationFor(const api::TrainingJob& job, const api::ScalingAdvice& advice) {
-  if (advice.sizes.empty()) return WhyNothingIsMeasured(job);
+std::string Followed(std::string text, const std::string& hint) {
+  return hint.empty() ? text : text + " " + hint;
+}
+
+std::string RecommendationFrom(const api::ScalingAdvice& advice, const ScalingHints& hints) {
+  if (advice.sizes.empty()) return hints.nothing_measured;
   if (advice.sizes.size() == 1)
-    return "Nothing can be compared: only one size was measured." + HowToMeasureAnother(job);
+    return Followed("Nothing can be compared: only one size was measured.", hints.measure_more);
   const std::string recommended = "Recommended: " + CountText(advice.recommended, "rank") +
                                   ", the largest measured size with an efficiency of at least " +
                                   PercentText(api::kGoodEfficiency) + ".";
-  if (!advice.shortfall.has_value()) return recommended + HowToMeasureAnother(job);
+  if (!advice.shortfall.has_value()) return Followed(recommended, hints.measure_more);
   const api::MeasuredSize& size = advice.shortfall->size;
   return recommended + " The efficiency of " + CountText(size.record.world_size, "rank") + " is " +
          PercentText(size.efficiency) + ", limited " +
@@ -62,9 +51,10 @@ std::string RecommendationFor(const api::TrainingJob& job, const api::ScalingAdv
 
 }  // namespace
 
-Lines ScalingText(const api::TrainingJob& job, WallTime now) {
-  const api::ScalingAdvice advice = api::AdviceFrom(job.status.scaling);
-  Lines lines;
+command_line::Lines ScalingText(const std::vector<api::ScalingRecord>& records, const ScalingHints& hints,
+                                WallTime now) {
+  const api::ScalingAdvice advice = api::AdviceFrom(records);
+  command_line::Lines lines;
   if (!advice.sizes.empty()) {
     std::vector<std::vector<std::string>> rows = {
         {"RANKS", "SAMPLES/S", "PER RANK", "EFFICIENCY", "COMMUNICATION", "DATA", "STEPS", "MEASURED"}};
@@ -72,17 +62,18 @@ Lines ScalingText(const api::TrainingJob& job, WallTime now) {
       rows.push_back({std::to_string(record.world_size), FormatNumber(record.samples_per_second),
                       FormatNumber(record.samples_per_second / record.world_size), PercentText(efficiency),
                       PercentText(record.communication), PercentText(record.data),
-                      std::to_string(record.steps), record.time ? AgeText(*record.time, now) + " ago" : ""});
+                      std::to_string(record.steps),
+                      record.time ? command_line::AgeText(*record.time, now) + " ago" : ""});
     }
-    lines = Columns(rows);
+    lines = command_line::Columns(rows);
     lines.emplace_back("");
   }
-  lines.push_back(RecommendationFor(job, advice));
+  lines.push_back(RecommendationFrom(advice, hints));
   return lines;
 }
 
-Json ScalingToJson(const api::TrainingJob& job) {
-  const api::ScalingAdvice advice = api::AdviceFrom(job.status.scaling);
+Json ScalingToJson(const std::vector<api::ScalingRecord>& records, const ScalingHints& hints) {
+  const api::ScalingAdvice advice = api::AdviceFrom(records);
   Json sizes = Json::array();
   for (const auto& [record, efficiency] : advice.sizes) {
     Json size = {{"worldSize", record.world_size},
@@ -94,9 +85,9 @@ Json ScalingToJson(const api::TrainingJob& job) {
     if (record.time) size["time"] = FormatTime(*record.time);
     sizes.push_back(std::move(size));
   }
-  Json json = {{"sizes", std::move(sizes)}, {"recommendation", RecommendationFor(job, advice)}};
+  Json json = {{"sizes", std::move(sizes)}, {"recommendation", RecommendationFrom(advice, hints)}};
   if (advice.sizes.size() > 1) json["recommendedWorldSize"] = advice.recommended;
   return json;
 }
 
-}  // namespace lockstep::kubectl_plugin
+}  // namespace lockstep::cli

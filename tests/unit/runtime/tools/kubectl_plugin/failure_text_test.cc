@@ -1,43 +1,9 @@
-#include "runtime/tools/kubectl_plugin/text.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include "runtime/common/base/json.h"
 #include "runtime/tools/kubectl_plugin/failure_text.h"
-#include "runtime/tools/kubectl_plugin/json_stream.h"
+
+#include <gtest/gtest.h>
 
 namespace lockstep::kubectl_plugin {
 namespace {
-
-using ::testing::ElementsAre;
-
-TEST(DurationText, HasTwoUnitsAtMost) {
-  for (const auto& [seconds, text] :
-       {std::pair(-1.0, "0 s"), std::pair(0.42, "0.4 s"), std::pair(9.96, "10 s"), std::pair(59.0, "59 s"),
-        std::pair(200.0, "3 min 20 s"), std::pair(7200.0, "2 h"), std::pair(7500.0, "2 h 5 min"),
-        std::pair(273'600.0, "3 d 4 h")})
-    EXPECT_EQ(DurationText(seconds), text);
-}
-
-TEST(OneLine, HoldsNothingThatControlsATerminal) { EXPECT_EQ(OneLine("a\033[2Jb\tc\nd"), "a?[2Jb?c"); }
-
-TEST(Columns, AreEquallyWide) {
-  EXPECT_THAT(Columns({{"A", "LONG", "C"}, {"abc", "", "d"}}), ElementsAre("A    LONG  C", "abc  -     d"));
-}
-
-TEST(JsonStream, CutsObjectsOutOfAnyPieces) {
-  const std::string text = "{\n \"a\": \"}{\\\"\"\n}\n{\"b\": {\"c\": [{}]}}\n{\"unfinished\": ";
-  for (const std::size_t size : {std::size_t{1}, std::size_t{3}, text.size()}) {
-    JsonStream stream;
-    std::vector<std::string> dumped;
-    for (std::size_t i = 0; i < text.size(); i += size) {
-      for (const std::string& object : stream.Add(std::string_view(text).substr(i, size)))
-        dumped.push_back(Json::parse(object).dump());
-    }
-    EXPECT_THAT(dumped, ElementsAre(R"({"a":"}{\""})", R"({"b":{"c":[{}]}})")) << size;
-  }
-}
 
 struct Failure {
   const char* said;

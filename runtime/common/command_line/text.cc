@@ -1,11 +1,11 @@
-#include "runtime/tools/kubectl_plugin/text.h"
+#include "runtime/common/command_line/text.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "runtime/common/base/strings.h"
 
-namespace lockstep::kubectl_plugin {
+namespace lockstep::command_line {
 namespace {
 
 std::string TwoUnits(int64_t count, int64_t per_unit, const char* unit, const char* part) {
@@ -61,4 +61,4 @@ Lines Columns(const std::vector<std::vector<std::string>>& rows) {
   return lines;
 }
 
-}  // namespace lockstep::kubectl_plugin
+}  // namespace lockstep::command_line
