@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "operator/reconcile/failure_rules.h"
+#include "runtime/common/api/scaling_advice.h"
 #include "runtime/common/base/strings.h"
 #include "runtime/common/protocol/damaged_checkpoints.h"
 
@@ -15,7 +16,6 @@ constexpr std::size_t kKeptRanks = 64;
 constexpr std::size_t kKeptSizes = 16;
 
 // A shorter measurement varies too much to replace another.
-constexpr int64_t kMeasuredSteps = 10;
 constexpr double kMeasuredSeconds = 10;
 
 // An event has at most 1024 bytes, and the status keeps ten reasons.
@@ -121,23 +121,14 @@ void ApplyDamages(const Observed& observed, std::vector<api::DamagedCheckpoint>&
     protocol::KeepNewest(damages, api::DamagedCheckpoint{observed.now, damaged.step, damaged.reason});
 }
 
-api::ScalingRecord ScalingFrom(const rendezvous::RendezvousView& view, int64_t batch_size) {
-  const rendezvous::MeasuredSteps& measured = view.measured_steps;
-  const double samples = static_cast<double>(measured.steps) * static_cast<double>(batch_size);
-  return {.world_size = view.world_size,
-          .samples_per_second = samples / measured.seconds,
-          .communication = measured.communication_seconds / measured.seconds,
-          .data = measured.data_seconds / measured.seconds,
-          .steps = measured.steps,
-          .time = view.last_progress_time};
-}
-
 // The samples of a program are unknown.
 void ApplyScaling(const Observed& observed, std::vector<api::ScalingRecord>& records) {
   const auto& training = observed.job.spec.training;
   const rendezvous::MeasuredSteps& measured = observed.rendezvous.measured_steps;
-  if (!training || measured.steps < kMeasuredSteps || measured.seconds < kMeasuredSeconds) return;
-  const api::ScalingRecord record = ScalingFrom(observed.rendezvous, training->global_batch_size);
+  if (!training || measured.steps < api::kFewestMeasuredSteps || measured.seconds < kMeasuredSeconds) return;
+  api::ScalingRecord record =
+      api::RecordOf(measured, observed.rendezvous.world_size, training->global_batch_size);
+  record.time = observed.rendezvous.last_progress_time;
   std::erase_if(records, [&](const auto& entry) { return entry.world_size == record.world_size; });
   if (records.size() >= kKeptSizes) {
     records.erase(std::min_element(records.begin(), records.end(),

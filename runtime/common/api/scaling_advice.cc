@@ -37,6 +37,16 @@ Shortfall ExplanationOf(const MeasuredSize& size, const ScalingRecord& smallest)
 
 }  // namespace
 
+ScalingRecord RecordOf(const rendezvous::MeasuredSteps& steps, int world_size, int64_t global_batch_size) {
+  const double samples = static_cast<double>(steps.steps) * static_cast<double>(global_batch_size);
+  return {.world_size = world_size,
+          .samples_per_second = samples / steps.seconds,
+          .communication = steps.communication_seconds / steps.seconds,
+          .data = steps.data_seconds / steps.seconds,
+          .steps = steps.steps,
+          .time = {}};
+}
+
 ScalingAdvice AdviceFrom(std::vector<ScalingRecord> records) {
   std::erase_if(records, [](const ScalingRecord& record) {
     return record.world_size <= 0 || record.samples_per_second <= 0;

@@ -11,8 +11,16 @@
 #include <vector>
 
 #include "runtime/common/api/training_job.h"
+#include "runtime/common/rendezvous/view.h"
 
 namespace lockstep::api {
+
+// A measurement of fewer steps varies too much.
+inline constexpr int64_t kFewestMeasuredSteps = 10;
+
+// Without its time. `steps` is not empty.
+[[nodiscard]] ScalingRecord RecordOf(const rendezvous::MeasuredSteps& steps, int world_size,
+                                     int64_t global_batch_size);
 
 inline constexpr double kGoodEfficiency = 0.8;
 

@@ -49,8 +49,10 @@ bool IsSame(const std::string& given, const std::string& token) {
 
 class LocalRun {
  public:
-  LocalRun(const RunOptions& options, std::string address)
+  // Without `is_enough` it shows the progress, until the job ends.
+  LocalRun(const RunOptions& options, std::string address, IsEnough is_enough)
       : options_(options),
+        is_enough_(std::move(is_enough)),
         job_(LocalIdentity(options.job.metadata.name, RandomHex(8))),
         token_(IsOneOfSeveral() ? options.machines.token : RandomHex(16)),
         config_(WorkerConfigOn(options.machines, options.job)),
@@ -79,11 +81,8 @@ class LocalRun {
                      PodGone(machine, worker, {.reason = why, .cause = protocol::FailureCause::kPreemption});
                    }}) {}
 
-  int Run() {
-    if (const Result<void> ready = Prepare(); !ready.ok()) {
-      std::cerr << "lockstep run: " << ready.error().message << "\n";
-      return 1;
-    }
+  Result<RunEnd> Run() {
+    LOCKSTEP_TRY(Prepare());
     std::jthread ticker([this](std::stop_token stop) {
       while (!stop.stop_requested()) {
         service_.Tick();
@@ -98,12 +97,12 @@ class LocalRun {
       const SteadyTime now = clock_.Steady();
       const SteadyTime wake = now < kill_at_ ? std::min(now + 500ms, kill_at_) : now + 500ms;
       if (auto event = events_.PopUntil(wake, {})) std::visit([this](auto& n) { Handle(n); }, *event);
-      progress_.Show(service_.View(job_), clock_.Steady());
+      Look(service_.View(job_));
       if (someone_is_through_ && !AnyAlive()) Finish({0, "complete"});
       if (clock_.Steady() >= kill_at_) workers_.SignalAll(SIGKILL);
     }
-    ShowEnd();
-    return end_->code;
+    if (!is_enough_) ShowEnd();
+    return *end_;
   }
 
  private:
@@ -155,6 +154,11 @@ class LocalRun {
     auto report = MessageFromJson<MachineReport>(*json);
     if (!report.ok()) return refuse(400, report.error().message);
     events_.Push(Reported{std::move(report).value(), respond});
+  }
+
+  void Look(const rendezvous::RendezvousView& view) {
+    if (!is_enough_) return progress_.Show(view, clock_.Steady());
+    if (!end_.has_value() && is_enough_(view)) Finish({0, "ended on request"});
   }
 
   void StartWorker(int slot) {
@@ -244,9 +248,12 @@ class LocalRun {
               << "/*.log\n";
   }
 
-  void Say(const std::string& text) { progress_.Say(text); }
+  void Say(const std::string& text) {
+    if (!is_enough_) progress_.Say(text);
+  }
 
   const RunOptions& options_;
+  const IsEnough is_enough_;
   const SystemClock clock_;
   const SteadyTime started_ = clock_.Steady();
   const protocol::JobIdentity job_;
@@ -282,9 +289,19 @@ Result<std::string> AddressOfHost(const Machines& machines) {
 
 int RunLocally(const RunOptions& options) {
   const auto address = AddressOfHost(options.machines);
-  if (address.ok()) return LocalRun(options, *address).Run();
-  std::cerr << "lockstep run: " << address.error().message << "\n";
-  return static_cast<int>(protocol::ExitCode::kBadConfiguration);
+  if (!address.ok()) {
+    std::cerr << "lockstep run: " << address.error().message << "\n";
+    return static_cast<int>(protocol::ExitCode::kBadConfiguration);
+  }
+  const Result<RunEnd> end = LocalRun(options, *address, {}).Run();
+  if (end.ok()) return end->code;
+  std::cerr << "lockstep run: " << end.error().message << "\n";
+  return 1;
+}
+
+Result<RunEnd> RunUntil(const RunOptions& options, const IsEnough& is_enough) {
+  LOCKSTEP_TRY(std::string address, AddressOfHost(options.machines));
+  return LocalRun(options, std::move(address), is_enough).Run();
 }
 
 }  // namespace lockstep::launch

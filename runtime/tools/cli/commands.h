@@ -36,6 +36,15 @@ struct RunArguments {
 };
 [[nodiscard]] int Run(const RunArguments& arguments);
 
+struct ScalingArguments {
+  std::string manifest;
+  std::vector<int> replicas;  // to measure, smallest first
+  int steps = 30;
+  bool as_json = false;
+};
+// Measures how fast a job trains on this machine with each number of replicas, and recommends one.
+[[nodiscard]] int Scaling(const ScalingArguments& arguments);
+
 // Validates every job of these files; "-" is standard input. Exit code 1 if one of them is invalid.
 [[nodiscard]] int Validate(const std::vector<std::string>& files);
 

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "runtime/common/api/scaling_advice.h"
 #include "runtime/common/base/open_files.h"
 #include "runtime/common/base/processors.h"
 #include "runtime/common/command_line/completion.h"
@@ -16,6 +17,7 @@
 #include "runtime/launch/process/process.h"
 #include "runtime/launch/process/signals.h"
 #include "runtime/tools/cli/commands.h"
+#include "runtime/tools/cli/scaling_job.h"
 #include "runtime/tools/cli/torchrun_line.h"
 
 namespace {
@@ -34,6 +36,7 @@ constexpr const char* kManifest = "DistributedTrainingJob manifest, YAML or JSON
 struct Arguments {
   cli::RunArguments run;
   std::vector<std::string> files;
+  cli::ScalingArguments scaling;
   cli::ConvertArguments convert;
   cli::PlotArguments plot;
   std::string shell;
@@ -85,6 +88,38 @@ void AddRun(Commands& commands, cli::RunArguments& arguments) {
       "  lockstep run crds/examples/minimal.yaml\n"
       "  lockstep run --nproc-per-node 4 train.py --epochs 3\n"
       "  lockstep run --nproc 4 -- ./my-program");
+}
+
+std::string MustBeReplicas(const std::string& text) {
+  const auto replicas = cli::ReplicasFrom(text);
+  return replicas.ok() ? "" : replicas.error().message;
+}
+
+void AddScaling(Commands& commands, cli::ScalingArguments& arguments) {
+  CLI::App* scaling = commands.Add(
+      "scaling",
+      "Measure how fast a job trains on this machine with each number of workers, and recommend one",
+      [&] { return cli::Scaling(arguments); });
+  scaling->add_option("FILE", arguments.manifest, kManifest)->type_name("")->required();
+  scaling
+      ->add_option_function<std::string>(
+          "--replicas",
+          [&arguments](const std::string& text) { arguments.replicas = *cli::ReplicasFrom(text); },
+          "numbers of worker processes to measure")
+      ->type_name("N,N,...")
+      ->required()
+      ->check(MustBeReplicas);
+  scaling->add_option("--steps", arguments.steps, "steps to measure with each, after a few to warm up [30]")
+      ->type_name("N")
+      ->check(CLI::Range(static_cast<int>(lockstep::api::kFewestMeasuredSteps), 1'000'000).description(""));
+  scaling
+      ->add_option_function<std::string>(
+          "-o,--output", [&arguments](const std::string& format) { arguments.as_json = format == "json"; },
+          "for programs: the sizes and the recommendation")
+      ->check(CLI::IsMember({"json"}));
+  scaling->footer(
+      "Nothing is kept: no checkpoint is read or written. Exits with 1 if a size fails.\n\n"
+      "Example:\n  lockstep scaling job.yaml --replicas 1,2,4");
 }
 
 void AddManifestCommands(Commands& commands, Arguments& arguments) {
@@ -240,6 +275,7 @@ int main(int argc, char** argv) {
   arguments.run.machines = line->machines;
   Commands commands{app};
   AddRun(commands, arguments.run);
+  AddScaling(commands, arguments.scaling);
   AddManifestCommands(commands, arguments);
   AddResultCommands(commands, arguments);
   AddCompletion(commands, arguments);

@@ -51,6 +51,11 @@ std::string RecommendationFrom(const api::ScalingAdvice& advice, const ScalingHi
 
 }  // namespace
 
+std::string SpeedText(double samples_per_second) {
+  return samples_per_second < 1000 ? FormatNumber(samples_per_second)
+                                   : std::to_string(std::llround(samples_per_second));
+}
+
 command_line::Lines ScalingText(const std::vector<api::ScalingRecord>& records, const ScalingHints& hints,
                                 WallTime now) {
   const api::ScalingAdvice advice = api::AdviceFrom(records);
@@ -59,8 +64,8 @@ command_line::Lines ScalingText(const std::vector<api::ScalingRecord>& records, 
     std::vector<std::vector<std::string>> rows = {
         {"RANKS", "SAMPLES/S", "PER RANK", "EFFICIENCY", "COMMUNICATION", "DATA", "STEPS", "MEASURED"}};
     for (const auto& [record, efficiency] : advice.sizes) {
-      rows.push_back({std::to_string(record.world_size), FormatNumber(record.samples_per_second),
-                      FormatNumber(record.samples_per_second / record.world_size), PercentText(efficiency),
+      rows.push_back({std::to_string(record.world_size), SpeedText(record.samples_per_second),
+                      SpeedText(record.samples_per_second / record.world_size), PercentText(efficiency),
                       PercentText(record.communication), PercentText(record.data),
                       std::to_string(record.steps),
                       record.time ? command_line::AgeText(*record.time, now) + " ago" : ""});

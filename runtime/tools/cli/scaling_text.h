@@ -16,6 +16,8 @@ struct ScalingHints {
   std::string measure_more;      // a sentence on how to measure another size; may be empty
 };
 
+// Without an exponent for large numbers.
+[[nodiscard]] std::string SpeedText(double samples_per_second);
 // A table of the measured sizes, and a recommendation.
 [[nodiscard]] command_line::Lines ScalingText(const std::vector<api::ScalingRecord>& records,
                                               const ScalingHints& hints, WallTime now);

@@ -36,6 +36,9 @@ def run(program, *arguments, code=0, stdin=None):
     (("run",), "lockstep run: FILE is required: a manifest or a script; or `-- COMMAND`"),
     (("run", "job.yaml", "--", "python3"), "lockstep run: FILE and `-- COMMAND` exclude each other"),
     (("run", "job.yaml", "--nproc=2"), "lockstep run: --nproc needs `-- COMMAND`"),
+    (("scaling", "job.yaml"), "lockstep scaling: --replicas is required"),
+    (("scaling", "job.yaml", "--replicas=1,x"), "lockstep scaling: --replicas: must be different numbers from 1 to 10000"),
+    (("scaling", "job.yaml", "--replicas=1", "--steps=9"), "lockstep scaling: --steps: "),
     (("completion", "tcsh"), "lockstep completion: SHELL: "),
 ])
 def test_misuse_names_the_mistake_and_the_help(words, says):
@@ -56,7 +59,7 @@ def commands():
 
 
 def test_help_shows_each_command_with_an_example_and_no_internal_one():
-    expect(commands() == ["run", "validate", "convert", "models", "plot", "checkpoint", "completion"], f"{commands()}")
+    expect(commands() == ["run", "scaling", "validate", "convert", "models", "plot", "checkpoint", "completion"], f"{commands()}")
     for command in set(commands()) - {"checkpoint"}:
         text = run("lockstep", command, "--help")[0]
         expect("Example" in text and f"  lockstep {command}" in text.replace("<(", "  "), f"{command} has no example:\n{text}")
@@ -91,6 +94,24 @@ def test_validate_takes_several_files_and_documents(folder):
     expect("kind: must be DistributedTrainingJob" in run("lockstep", "validate", misspelt, code=1)[1], "the kind is not checked")
     expect("has no DistributedTrainingJob" in run("lockstep", "validate", written(folder, "none.yaml", other), code=1)[1], "nothing to validate")
     expect("No such file" in run("lockstep", "validate", f"{folder}/absent.yaml", one, code=1)[1], "the file is absent")
+
+
+def test_scaling_rejects_a_job_that_cannot_be_measured(folder):
+    elastic = named("elastic")
+    elastic["spec"]["elasticPolicy"] = {"minReplicas": 2, "maxReplicas": 4}
+    elastic["spec"]["worker"]["replicas"] = 2
+    path = written(folder, "elastic.yaml", elastic)
+    said, problems = run("lockstep", "scaling", path, "--replicas=1,2,8", code=2)
+    expect(said == "" and problems.splitlines() == [
+        f"{path}: --replicas {size}: spec.worker.replicas: {size} must be within elasticPolicy, 2 to 4" for size in (1, 8)], problems)
+
+    program = named("script")
+    del program["spec"]["training"]
+    program["spec"]["worker"]["template"]["spec"]["containers"][0]["command"] = ["true"]
+    path = written(folder, "program.yaml", program)
+    problems = run("lockstep", "scaling", path, "--replicas=1", code=2)[1]
+    expect(problems == f"{path}: spec.training: is required: script runs a program of your own, whose samples are unknown\n", problems)
+    expect("No such file" in run("lockstep", "scaling", f"{folder}/absent.yaml", "--replicas=1", code=2)[1], "the file is absent")
 
 
 def test_validate_reads_standard_input():

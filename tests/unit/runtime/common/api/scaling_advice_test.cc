@@ -14,6 +14,17 @@ ScalingRecord Size(int32_t ranks, double samples_per_second, double communicatio
           .time = std::nullopt};
 }
 
+TEST(RecordOf, DividesTheStepsByTheirTime) {
+  const ScalingRecord record =
+      RecordOf({.steps = 20, .seconds = 40, .communication_seconds = 10, .data_seconds = 4}, 2,
+               /*global_batch_size=*/64);
+  EXPECT_EQ(record.world_size, 2);
+  EXPECT_DOUBLE_EQ(record.samples_per_second, 32);
+  EXPECT_DOUBLE_EQ(record.communication, 0.25);
+  EXPECT_DOUBLE_EQ(record.data, 0.1);
+  EXPECT_EQ(record.steps, 20);
+}
+
 ScalingLimit LimitOf(const ScalingRecord& larger) {
   const ScalingAdvice advice = AdviceFrom({Size(1, 100, 0.1, 0.1), larger});
   EXPECT_EQ(advice.recommended, 1);

@@ -50,6 +50,11 @@ TEST(ScalingText, ShowsTheSizesAndRecommendsOne) {
                   "ranks in 48 % of its time, and with 2 ranks in 5 %."));
 }
 
+TEST(SpeedText, HasNoExponent) {
+  EXPECT_EQ(SpeedText(8.12345), "8.123");
+  EXPECT_EQ(SpeedText(41570.4), "41570");
+}
+
 TEST(ScalingText, NamesEachLimit) {
   const auto advice = [](const api::ScalingRecord& four) {
     return TextOf({{.world_size = 1, .samples_per_second = 100, .data = 0.1}, four}).back();
