@@ -12,6 +12,7 @@
 
 #include "operator/telemetry/job_series.h"
 #include "operator/telemetry/recovery_series.h"
+#include "operator/telemetry/scaling_series.h"
 #include "operator/telemetry/start_series.h"
 #include "runtime/common/base/mutex.h"
 #include "runtime/common/telemetry/exposition.h"
@@ -94,6 +95,7 @@ struct Metrics::Families {
   Mutex mutex;
   JobSeries jobs LOCKSTEP_GUARDED_BY(mutex){registry};
   StartSeries starts LOCKSTEP_GUARDED_BY(mutex){registry};
+  ScalingSeries scaling LOCKSTEP_GUARDED_BY(mutex){registry};
   RecoverySeries recoveries LOCKSTEP_GUARDED_BY(mutex){registry};
   // Since when each worker has been processing its key.
   std::map<std::thread::id, SteadyTime> working LOCKSTEP_GUARDED_BY(mutex);
@@ -134,6 +136,7 @@ void Metrics::OnJob(const api::TrainingJob& job, const api::TrainingJobStatus& s
                     const reconcile::GpuCount& gpus, const rendezvous::RendezvousView& rendezvous) {
   const MutexLock lock(families_->mutex);
   families_->jobs.Set(job, status, gpus, rendezvous);
+  families_->scaling.Set(job, status.scaling);
   families_->starts.Count(job.status, status);
   families_->recoveries.Count(job, rendezvous.changes);
 }
@@ -141,6 +144,7 @@ void Metrics::OnJob(const api::TrainingJob& job, const api::TrainingJobStatus& s
 void Metrics::OnJobGone(const protocol::JobIdentity& job) {
   const MutexLock lock(families_->mutex);
   families_->jobs.Remove(job.uid);
+  families_->scaling.Remove(job.uid);
   families_->recoveries.Forget(job.uid);
 }
 

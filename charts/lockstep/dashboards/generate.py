@@ -219,6 +219,11 @@ def newest(metric, *labels):
     return f"max({metric}{{{','.join((JOB, *labels))}}})"
 
 
+def by_size(metric):
+    """For each number of ranks that was measured."""
+    return f"max by (world_size) (lockstep_job_scaling_{metric}{{{JOB}}})"
+
+
 def by_gpu(metric):
     return ranks_query(f"max by (replica, local_rank, gpu) ({metric}{{{JOB}}})", ", GPU {{gpu}}")
 
@@ -305,6 +310,11 @@ TRAINING_JOB = dashboard(
      graph("Where a rank's time goes", "percentunit",
            "Share of a second in each phase, mean over ranks. What is missing to 100 % is between phases: rounds, starting, waiting.",
            query(f"max by (phase) ({PHASE_RATE}{{{JOB}}})", "{{phase}}"), looks=STACK, up_to=1, paint=PHASES),
+     table("Speed by number of ranks",
+           "How fast the job trained with each number of ranks that it had for long enough, slowest first. Efficiency: samples per second and "
+           "rank, compared with the smallest number. `kubectl lockstep scaling` says what limits the larger ones.",
+           [("Samples per second", "short", f"sort({by_size('samples_per_second')})"), ("Efficiency", "percentunit", by_size("efficiency_ratio"))],
+           {"world_size": "Ranks"}, width=8),
 
      row("Ranks and communication",
          by_rank("Own work per step", "s",

@@ -85,6 +85,31 @@ TEST(Metrics, FollowAJobAndRemoveItsSeries) {
   EXPECT_THAT(text, Not(HasSubstr("job_name=")));
 }
 
+TEST(Metrics, HaveTheSpeedOfAJobWithEachOfItsSizes) {
+  Metrics metrics(kClock, 1, "h", "l");
+  const auto series = [](const std::string& name, int world_size) {
+    return "lockstep_job_scaling_" + name + "{job_name=\"a\",namespace=\"team\",world_size=\"" +
+           std::to_string(world_size) + "\"} ";
+  };
+  api::TrainingJobStatus status;
+  status.scaling = {{.world_size = 2, .samples_per_second = 640},
+                    {.world_size = 4, .samples_per_second = 960}};
+  metrics.OnJob(Job(), status, {}, {});
+  std::string text = metrics.Expose(0).body;
+  EXPECT_THAT(text, HasSubstr(series("samples_per_second", 2) + "640\n"));
+  EXPECT_THAT(text, HasSubstr(series("samples_per_second", 4) + "960\n"));
+  EXPECT_THAT(text, HasSubstr(series("efficiency_ratio", 2) + "1\n"));
+  EXPECT_THAT(text, HasSubstr(series("efficiency_ratio", 4) + "0.75\n"));
+  status.scaling = {{.world_size = 4, .samples_per_second = 900}};
+  metrics.OnJob(Job(), status, {}, {});
+  text = metrics.Expose(0).body;
+  EXPECT_THAT(text, Not(HasSubstr("world_size=\"2\""))) << "the status keeps a limited number of sizes";
+  EXPECT_THAT(text, HasSubstr(series("samples_per_second", 4) + "900\n"));
+  EXPECT_THAT(text, HasSubstr(series("efficiency_ratio", 4) + "1\n"));
+  metrics.OnJobGone({"team", "a", "u"});
+  EXPECT_THAT(metrics.Expose(0).body, Not(HasSubstr("world_size=")));
+}
+
 // The seconds since the newest checkpoint turn out to be lost; a counter that fell would read as a restart.
 TEST(Metrics, CountProductiveSecondsThatNeverDecrease) {
   Metrics metrics(kClock, 1, "h", "l");
