@@ -24,7 +24,7 @@ enum class TorchscriptLoss { kCrossEntropy, kMeanSquaredError };
 enum class DataFormat { kIdx, kCsv, kNpy, kImageFolder, kTokens, kSynthetic, kPlugin };
 enum class SamplerName { kUniform, kWeighted };
 enum class OnCorruptRecord { kFail, kSkip };
-enum class OptimizerName { kSgd, kAdam, kAdamw };
+enum class OptimizerName { kSgd, kAdam, kAdamw, kLamb, kMuon };
 enum class WeightDecayOn { kAll, kMatrices };
 enum class ScheduleName { kConstant, kStep, kCosine, kPolynomial };
 enum class Precision { kFp32, kBf16, kFp16 };
@@ -144,6 +144,7 @@ struct ParameterGroupSpec {
   std::optional<double> weight_decay;  // absent: as for parameters in no group
   double learning_rate_scale = 1.0;    // times the learning rate of the step
   bool frozen = false;                 // not trained
+  bool use_muon = true;                // muon; false: these parameters are updated as by adamw
 };
 
 // An exponential moving average of the weights, which evaluations use. After each step that changes the weights
@@ -155,9 +156,9 @@ struct WeightAverageSpec {
 struct OptimizerSpec {
   OptimizerName name = OptimizerName::kAdamw;
   double learning_rate = 0.001;
-  double momentum = 0.0;                                // sgd
-  bool nesterov = false;                                // sgd
-  double weight_decay = 0.0;                            // sgd, adam: added to the gradient; adamw: decoupled
+  double momentum = 0.0;                                // sgd, muon
+  bool nesterov = false;                                // sgd, muon
+  double weight_decay = 0.0;                            // sgd, adam: added to the gradient; else decoupled
   WeightDecayOn weight_decay_on = WeightDecayOn::kAll;  // Matrices: parameters of two or more dimensions
   double beta1 = 0.9;
   double beta2 = 0.999;
@@ -166,6 +167,11 @@ struct OptimizerSpec {
   std::vector<ParameterGroupSpec> groups;           // the first that matches a parameter applies
   std::optional<WeightAverageSpec> weight_average;  // absent: none
 };
+
+// Updates each element from its own gradient and state alone, so that a parameter may be divided.
+[[nodiscard]] constexpr bool IsElementwise(OptimizerName name) {
+  return name != OptimizerName::kLamb && name != OptimizerName::kMuon;
+}
 
 // The learning rate at a step: linear warm-up from 0 over warmup_steps, then
 //   constant    unchanged
@@ -293,7 +299,7 @@ struct TrainingSpec {
   return std::to_array<std::string_view>({"Fail", "Skip"});
 }
 [[nodiscard]] constexpr auto WordsOf(OptimizerName) {
-  return std::to_array<std::string_view>({"sgd", "adam", "adamw"});
+  return std::to_array<std::string_view>({"sgd", "adam", "adamw", "lamb", "muon"});
 }
 [[nodiscard]] constexpr auto WordsOf(WeightDecayOn) {
   return std::to_array<std::string_view>({"All", "Matrices"});

@@ -117,6 +117,7 @@ void Describe(A& fields, Of<A, ParameterGroupSpec>& spec) {
   fields.Field("weightDecay", spec.weight_decay, {.min = 0, .max = 1000});
   fields.Field("learningRateScale", spec.learning_rate_scale, {.above = 0, .max = 1000});
   fields.Field("frozen", spec.frozen);
+  fields.Field("useMuon", spec.use_muon);
 }
 
 template <typename A>

@@ -73,15 +73,34 @@ void CheckOptimizer(const OptimizerSpec& optimizer, const std::string& path, Vio
   if (optimizer.nesterov && optimizer.momentum <= 0) {
     Add(violations, path + ".nesterov", "needs momentum above 0");
   }
-  if (optimizer.name != OptimizerName::kSgd && (optimizer.momentum > 0 || optimizer.nesterov)) {
-    Add(violations, path + ".momentum", "applies only where name is sgd");
+  const bool is_muon = optimizer.name == OptimizerName::kMuon;
+  const bool has_momentum = is_muon || optimizer.name == OptimizerName::kSgd;
+  if (!has_momentum && (optimizer.momentum > 0 || optimizer.nesterov)) {
+    Add(violations, path + ".momentum", "applies only where name is sgd or muon");
+  }
+  if (is_muon && optimizer.momentum <= 0) {
+    Add(violations, path + ".momentum", "must be above 0 where name is muon; 0.95 is usual");
   }
   for (std::size_t i = 0; i < optimizer.groups.size(); ++i) {
     const ParameterGroupSpec& group = optimizer.groups[i];
+    const std::string field = path + ".groups[" + std::to_string(i) + "]";
     if (group.frozen && (group.weight_decay || group.learning_rate_scale != 1)) {
-      Add(violations, path + ".groups[" + std::to_string(i) + "].frozen",
+      Add(violations, field + ".frozen",
           "must be false where weightDecay or learningRateScale is set: frozen parameters are not trained");
     }
+    if (!is_muon && !group.use_muon) Add(violations, field + ".useMuon", "applies only where name is muon");
+  }
+}
+
+// What an optimizer that needs whole parameters excludes.
+void CheckWholeParameters(const TrainingSpec& training, const std::string& path, Violations& violations) {
+  if (IsElementwise(training.optimizer.name)) return;
+  if (training.strategy == Strategy::kZero1 || training.strategy == Strategy::kFsdp) {
+    const std::string name(NameOf(training.optimizer.name));
+    const std::string strategy(NameOf(training.strategy));
+    Add(violations, path + ".optimizer.name",
+        "must not be " + name + " where strategy is " + strategy + ": " + name +
+            " needs whole parameters, and " + strategy + " divides them by elements; use ddp");
   }
 }
 
@@ -247,6 +266,7 @@ Violations ValidateTraining(const TrainingSpec& training, const std::string& pat
   CheckModel(training.model, path + ".model", violations);
   CheckData(training.data, path + ".data", violations);
   CheckOptimizer(training.optimizer, path + ".optimizer", violations);
+  CheckWholeParameters(training, path, violations);
   CheckSchedule(training, path, violations);
   CheckSync(training, path, violations);
   CheckStages(training, path, violations);

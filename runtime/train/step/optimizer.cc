@@ -3,14 +3,14 @@
 #include <ATen/ops/_foreach_add.h>
 #include <ATen/ops/_foreach_mul.h>
 #include <ATen/ops/_foreach_sub.h>
-#include <ATen/ops/_fused_adam.h>
-#include <ATen/ops/_fused_adamw.h>
-#include <ATen/ops/_fused_sgd.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "runtime/checkpoint/manifest.h"
+#include "runtime/train/step/adam.h"
+#include "runtime/train/step/lamb.h"
+#include "runtime/train/step/muon.h"
+#include "runtime/train/step/sgd.h"
 
 namespace lockstep::train {
 namespace {
@@ -21,115 +21,6 @@ std::vector<at::Tensor> TensorsOf(const std::vector<NamedTensor>& named) {
   for (const NamedTensor& entry : named) tensors.push_back(entry.tensor);
   return tensors;
 }
-
-std::vector<at::Tensor> GradientsOf(const std::vector<at::Tensor>& parameters) {
-  std::vector<at::Tensor> gradients;
-  gradients.reserve(parameters.size());
-  for (const at::Tensor& parameter : parameters) gradients.push_back(parameter.grad());
-  return gradients;
-}
-
-// Parameters with equal settings, by index.
-struct SameSettings {
-  ParameterSettings settings;
-  std::vector<std::size_t> members;
-
-  [[nodiscard]] std::vector<at::Tensor> Of(const std::vector<at::Tensor>& all) const {
-    std::vector<at::Tensor> mine;
-    if (all.empty()) return mine;  // a state slot that this optimizer does not have
-    mine.reserve(members.size());
-    for (const std::size_t member : members) mine.push_back(all[member]);
-    return mine;
-  }
-};
-
-std::vector<SameSettings> GroupsOf(const std::vector<ParameterSettings>& settings) {
-  std::vector<SameSettings> groups;
-  for (std::size_t i = 0; i < settings.size(); ++i) {
-    auto group = std::find_if(groups.begin(), groups.end(),
-                              [&](const SameSettings& each) { return each.settings == settings[i]; });
-    if (group == groups.end()) group = groups.insert(groups.end(), SameSettings{settings[i], {}});
-    group->members.push_back(i);
-  }
-  return groups;
-}
-
-class Sgd final : public Optimizer {
- public:
-  Sgd(const api::OptimizerSpec& spec, const std::vector<NamedTensor>& parameters,
-      std::vector<at::Tensor> state, const std::vector<ParameterSettings>& settings)
-      : Optimizer(spec, parameters, std::move(state)) {
-    std::vector<at::Tensor> momentum;
-    if (spec.momentum != 0) momentum = AddState("optimizer.momentum.", parameters);
-    for (const SameSettings& group : GroupsOf(settings))
-      groups_.push_back({group.settings, group.Of(Optimizer::parameters()), group.Of(momentum)});
-  }
-
- private:
-  void Update(int64_t, double learning_rate) override {
-    // With a buffer of zeros, the first step's momentum * 0 + gradient equals the value with which PyTorch
-    // initialises the buffer.
-    for (OfGroup& group : groups_) {
-      at::_fused_sgd_(group.parameters, GradientsOf(group.parameters), group.momentum,
-                      group.settings.weight_decay, spec().momentum,
-                      learning_rate * group.settings.learning_rate_scale,
-                      /*dampening=*/0, spec().nesterov, /*maximize=*/false, /*is_first_step=*/false);
-    }
-  }
-
-  struct OfGroup {
-    ParameterSettings settings;
-    std::vector<at::Tensor> parameters;
-    std::vector<at::Tensor> momentum;
-  };
-
-  std::vector<OfGroup> groups_;
-};
-
-class Adam final : public Optimizer {
- public:
-  Adam(const api::OptimizerSpec& spec, const std::vector<NamedTensor>& parameters,
-       std::vector<at::Tensor> state, const std::vector<ParameterSettings>& settings)
-      : Optimizer(spec, parameters, std::move(state)) {
-    const std::vector<at::Tensor> mean = AddState("optimizer.exp_avg.", parameters);
-    const std::vector<at::Tensor> square = AddState("optimizer.exp_avg_sq.", parameters);
-    for (const SameSettings& group : GroupsOf(settings))
-      groups_.push_back(
-          {group.settings, group.Of(Optimizer::parameters()), group.Of(mean), group.Of(square)});
-  }
-
- private:
-  void Update(int64_t step, double learning_rate) override {
-    for (OfGroup& group : groups_)
-      UpdateGroup(group, step, learning_rate * group.settings.learning_rate_scale);
-  }
-
-  struct OfGroup {
-    ParameterSettings settings;
-    std::vector<at::Tensor> parameters;
-    std::vector<at::Tensor> mean;
-    std::vector<at::Tensor> square;
-  };
-
-  void UpdateGroup(OfGroup& group, int64_t step, double learning_rate) const {
-    const std::vector<at::Tensor> gradients = GradientsOf(group.parameters);
-    // The kernel's bias correction uses the number of updates: here the number of steps including this one,
-    // and including skipped steps.
-    const std::vector<at::Tensor> counts(
-        gradients.size(), at::full({}, step + 1, group.parameters.front().options().dtype(at::kFloat)));
-    if (spec().name == api::OptimizerName::kAdamw) {
-      at::_fused_adamw_(group.parameters, gradients, group.mean, group.square, {}, counts, learning_rate,
-                        spec().beta1, spec().beta2, group.settings.weight_decay, spec().epsilon,
-                        /*amsgrad=*/false, /*maximize=*/false);
-    } else {
-      at::_fused_adam_(group.parameters, gradients, group.mean, group.square, {}, counts, learning_rate,
-                       spec().beta1, spec().beta2, group.settings.weight_decay, spec().epsilon,
-                       /*amsgrad=*/false, /*maximize=*/false);
-    }
-  }
-
-  std::vector<OfGroup> groups_;
-};
 
 }  // namespace
 
@@ -192,9 +83,17 @@ std::unique_ptr<Optimizer> MakeOptimizer(const api::OptimizerSpec& spec,
                                          std::vector<at::Tensor> state,
                                          std::vector<ParameterSettings> settings) {
   if (settings.empty()) settings = SettingsOf(spec, parameters);
-  if (spec.name == api::OptimizerName::kSgd)
-    return std::make_unique<Sgd>(spec, parameters, std::move(state), settings);
-  return std::make_unique<Adam>(spec, parameters, std::move(state), settings);
+  switch (spec.name) {
+    case api::OptimizerName::kSgd: return std::make_unique<Sgd>(spec, parameters, std::move(state), settings);
+    case api::OptimizerName::kAdam:
+    case api::OptimizerName::kAdamw:
+      return std::make_unique<Adam>(spec, parameters, std::move(state), settings);
+    case api::OptimizerName::kLamb:
+      return std::make_unique<Lamb>(spec, parameters, std::move(state), settings);
+    case api::OptimizerName::kMuon:
+      return std::make_unique<Muon>(spec, parameters, std::move(state), settings);
+  }
+  return nullptr;  // unreachable
 }
 
 }  // namespace lockstep::train

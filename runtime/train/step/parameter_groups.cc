@@ -40,10 +40,13 @@ Error MatchesNothing(const std::string& field, const std::string& pattern,
 
 ParameterSettings SettingsOf(const api::OptimizerSpec& spec, const checkpoint::NamedTensor& parameter) {
   const bool decays = spec.weight_decay_on == api::WeightDecayOn::kAll || parameter.tensor.dim() >= 2;
-  ParameterSettings settings{.weight_decay = decays ? spec.weight_decay : 0};
+  const bool is_matrix = parameter.tensor.dim() == 2;  // what Muon is defined for
+  ParameterSettings settings{.weight_decay = decays ? spec.weight_decay : 0,
+                             .use_muon = spec.name == api::OptimizerName::kMuon && is_matrix};
   if (const api::ParameterGroupSpec* group = GroupOf(spec, parameter.name)) {
     settings.weight_decay = group->weight_decay.value_or(settings.weight_decay);
     settings.learning_rate_scale = group->learning_rate_scale;
+    settings.use_muon = settings.use_muon && group->use_muon;
   }
   return settings;
 }

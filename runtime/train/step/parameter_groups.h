@@ -1,5 +1,5 @@
 #pragma once
-// spec.training.optimizer.groups and weightDecayOn: what the optimizer does with a parameter, as a function
+// spec.training.optimizer.groups, weightDecayOn and muon: what the optimizer does with a parameter, as a function
 // of its name and shape. The first group with a pattern that matches the name applies; what it does not set
 // is as without it. Any thread.
 
@@ -14,11 +14,12 @@ namespace lockstep::train {
 struct ParameterSettings {
   double weight_decay = 0;
   double learning_rate_scale = 1;
+  bool use_muon = false;  // the optimizer is Muon and does not treat the parameter as AdamW does
 
   friend bool operator==(const ParameterSettings&, const ParameterSettings&) = default;
 };
 
-// `parameter` must be whole, because weightDecayOn depends on the number of its dimensions.
+// `parameter` must be whole, because weightDecayOn and muon depend on the number of its dimensions.
 [[nodiscard]] ParameterSettings SettingsOf(const api::OptimizerSpec& spec,
                                            const checkpoint::NamedTensor& parameter);
 

@@ -136,6 +136,41 @@ TEST(ParameterGroupsOfStrategies, TrainTheSameWithEach) {
   }
 }
 
+// Muon treats one layer of each stage as AdamW does. The last layer has fewer rows than columns.
+api::TrainingSpec TrainingWith(api::OptimizerName name, api::Strategy strategy) {
+  api::TrainingSpec spec = GroupedTraining(strategy);
+  spec.optimizer.name = name;
+  spec.optimizer.learning_rate = 0.01;
+  spec.optimizer.weight_decay = 1;
+  if (name != api::OptimizerName::kMuon) return spec;
+  spec.optimizer.momentum = 0.95;
+  spec.optimizer.nesterov = true;
+  spec.optimizer.groups[1].use_muon = false;
+  return spec;
+}
+
+TEST(OptimizersOfWholeParameters, TrainTheSameWithEachStrategy) {
+  for (const api::OptimizerName name : {api::OptimizerName::kLamb, api::OptimizerName::kMuon}) {
+    SCOPED_TRACE(api::NameOf(name));
+    const auto of_ddp = ResultsOf(TrainingWith(name, api::Strategy::kDdp), 2, 1);
+    ASSERT_NE(of_ddp.front(), "nothing");
+    const std::vector<double> expected = NumbersOf(of_ddp.front());
+    const auto of_adamw = ResultsOf(TrainingWith(api::OptimizerName::kAdamw, api::Strategy::kDdp), 2, 1);
+    EXPECT_GT(std::abs(NumbersOf(of_adamw.front())[0] - expected[0]), 1e-4 * expected[0]);
+    const std::array<Case, 4> cases = {{{api::Strategy::kPipeline},
+                                        {api::Strategy::kHybrid, 4},
+                                        {api::Strategy::kDataparallel, 1, 2},
+                                        {api::Strategy::kLocalsgd, 1}}};
+    for (const Case& of : cases) {
+      SCOPED_TRACE(api::NameOf(of.strategy));
+      const auto results = ResultsOf(TrainingWith(name, of.strategy), of.world, of.devices);
+      ASSERT_NE(results.front(), "nothing");
+      const std::vector<double> found = NumbersOf(results.front());
+      EXPECT_NEAR(found[0], expected[0], 1e-5 * expected[0]);
+    }
+  }
+}
+
 TEST(ParameterGroupsOfStrategies, FrozenParametersHaveNoOptimizerStateAndDoNotChange) {
   for (const api::Strategy strategy :
        {api::Strategy::kDdp, api::Strategy::kZero1, api::Strategy::kPipeline, api::Strategy::kLocalsgd}) {

@@ -38,6 +38,17 @@ TEST(SettingsOf, LeavesNormsAndBiasesWithoutDecayWhereOnlyMatricesDecay) {
   EXPECT_EQ(Of(spec, "fc1.bias", 1), (ParameterSettings{0.3, 1})) << "the group says so";
 }
 
+TEST(SettingsOf, UsesMuonForMatricesThatNoGroupExcludes) {
+  api::OptimizerSpec spec{.name = api::OptimizerName::kMuon,
+                          .groups = {{.match = {"wte.*"}, .use_muon = false}}};
+  EXPECT_TRUE(Of(spec, "fc1.weight").use_muon);
+  EXPECT_FALSE(Of(spec, "wte.weight").use_muon);
+  EXPECT_FALSE(Of(spec, "fc1.bias", 1).use_muon);
+  EXPECT_FALSE(Of(spec, "conv.weight", 4).use_muon);
+  spec.name = api::OptimizerName::kAdamw;
+  EXPECT_FALSE(Of(spec, "fc1.weight").use_muon);
+}
+
 std::shared_ptr<Model> ThreeLayers() {
   return *models::MakeModel({.mlp = {{4, 4}}}, {.sample_shape = {4}, .classes = 2}, 1);
 }

@@ -1,0 +1,24 @@
+#pragma once
+// LAMB (You et al. 2020, "Large Batch Optimization for Deep Learning: Training BERT in 76 minutes", algorithm 2):
+// the direction is that of AdamW, with the weight decay in it; each parameter moves by the learning rate times
+// the norm of the parameter. So it needs whole parameters (optimizer.h).
+
+#include <vector>
+
+#include "runtime/train/step/adam.h"
+#include "runtime/train/step/optimizer.h"
+
+namespace lockstep::train {
+
+class Lamb final : public Optimizer {
+ public:
+  Lamb(const api::OptimizerSpec& spec, const std::vector<NamedTensor>& parameters,
+       std::vector<at::Tensor> state, const std::vector<ParameterSettings>& settings);
+
+ private:
+  void Update(int64_t step, double learning_rate) override;
+
+  std::vector<AdamGroup> groups_;
+};
+
+}  // namespace lockstep::train

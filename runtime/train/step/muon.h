@@ -1,0 +1,37 @@
+#pragma once
+// Muon (Jordan et al. 2024, "Muon: An optimizer for hidden layers in neural networks") as torch.optim.Muon with
+// adjust_lr_fn="match_rms_adamw" (Liu et al. 2025, "Muon is Scalable for LLM Training"): the momentum of a
+// matrix is replaced by an approximation of the nearest orthogonal matrix, so all its directions are learnt at
+// the same speed. So it needs whole parameters (optimizer.h). Its size is that of AdamW's update, so that
+// one learning rate serves both: parameters without use_muon (parameter_groups.h) are updated as by AdamW.
+//
+// The momentum of a matrix is in the slot of AdamW's first moment, and its second moment remains zero: each
+// slot has a tensor for every parameter, which is what lets strategies divide and store state of any optimizer.
+
+#include <vector>
+
+#include "runtime/train/step/adam.h"
+#include "runtime/train/step/optimizer.h"
+
+namespace lockstep::train {
+
+class Muon final : public Optimizer {
+ public:
+  Muon(const api::OptimizerSpec& spec, const std::vector<NamedTensor>& parameters,
+       std::vector<at::Tensor> state, const std::vector<ParameterSettings>& settings);
+
+ private:
+  struct Matrix {
+    ParameterSettings settings;
+    at::Tensor parameter;
+    at::Tensor momentum;
+  };
+
+  void Update(int64_t step, double learning_rate) override;
+  void UpdateMatrix(const Matrix& matrix, double learning_rate) const;
+
+  std::vector<Matrix> matrices_;
+  std::vector<AdamGroup> others_;
+};
+
+}  // namespace lockstep::train
