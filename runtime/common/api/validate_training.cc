@@ -92,18 +92,6 @@ void CheckOptimizer(const OptimizerSpec& optimizer, const std::string& path, Vio
   }
 }
 
-// What an optimizer that needs whole parameters excludes.
-void CheckWholeParameters(const TrainingSpec& training, const std::string& path, Violations& violations) {
-  if (IsElementwise(training.optimizer.name)) return;
-  if (training.strategy == Strategy::kZero1 || training.strategy == Strategy::kFsdp) {
-    const std::string name(NameOf(training.optimizer.name));
-    const std::string strategy(NameOf(training.strategy));
-    Add(violations, path + ".optimizer.name",
-        "must not be " + name + " where strategy is " + strategy + ": " + name +
-            " needs whole parameters, and " + strategy + " divides them by elements; use ddp");
-  }
-}
-
 void CheckSchedule(const TrainingSpec& training, const std::string& path, Violations& violations) {
   const ScheduleSpec& schedule = training.schedule;
   if (schedule.name == ScheduleName::kStep && !schedule.decay_every_steps) {
@@ -180,6 +168,11 @@ void CheckStages(const TrainingSpec& training, const std::string& path, Violatio
 void CheckShardedLayers(const TrainingSpec& training, const std::string& path, Violations& violations) {
   if (training.strategy != Strategy::kFsdp) return;
   const std::string where = " where strategy is fsdp";
+  if (!IsElementwise(training.optimizer.name)) {
+    Add(violations, path + ".optimizer.name",
+        "must not be " + std::string(NameOf(training.optimizer.name)) + where +
+            ": it needs whole parameters, which fsdp divides by elements; use zero1 or ddp");
+  }
   if (training.model.name == ModelName::kTorchscript) {
     Add(violations, path + ".model.name",
         "must not be torchscript" + where + ": a module does not say what its layers are; use ddp or zero1");
@@ -266,7 +259,6 @@ Violations ValidateTraining(const TrainingSpec& training, const std::string& pat
   CheckModel(training.model, path + ".model", violations);
   CheckData(training.data, path + ".data", violations);
   CheckOptimizer(training.optimizer, path + ".optimizer", violations);
-  CheckWholeParameters(training, path, violations);
   CheckSchedule(training, path, violations);
   CheckSync(training, path, violations);
   CheckStages(training, path, violations);

@@ -111,7 +111,6 @@ ShardedLayers::ShardedLayers(const api::TrainingSpec& spec, std::shared_ptr<Mode
       model_(std::move(model)),
       layers_(std::move(layout.layers)),
       parameters_(std::move(layout.parameters)),
-      settings_(SettingsOf(spec_, parameters_)),
       units_(std::move(layout.units)),
       unit_of_layer_(std::move(layout.unit_of_layer)),
       shared_unit_(layout.shared_unit) {
@@ -343,7 +342,7 @@ void ShardedLayers::Update(double factor) {
     if (shard.range.size() == 0) continue;
     const Pieces pieces = PiecesOf(shard.range);
     if (shard.optimizer == nullptr) {
-      shard.optimizer = std::make_shared<ShardOptimizer>(spec_, settings_, pieces,
+      shard.optimizer = std::make_shared<ShardOptimizer>(spec_, parameters_, pieces,
                                                          SplitByPieces(shard.slots.front(), pieces),
                                                          std::span(shard.slots).subspan(1));
     }

@@ -32,7 +32,6 @@
 #include "runtime/train/shards/held_shards.h"
 #include "runtime/train/state/step_facts.h"
 #include "runtime/train/step/optimizer.h"
-#include "runtime/train/step/parameter_groups.h"
 
 namespace lockstep::train {
 
@@ -128,7 +127,6 @@ class ShardedLayers final : public HeldShards {
   const std::shared_ptr<Model> model_;  // shared_ptr by torch::nn::Module's design
   const std::vector<Layer> layers_;
   std::vector<NamedTensor> parameters_;
-  const std::vector<ParameterSettings> settings_;  // of the parameters
   std::vector<Unit> units_;
   const std::vector<std::optional<std::size_t>> unit_of_layer_;
   const std::optional<std::size_t> shared_unit_;

@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include "runtime/common/base/result.h"
+
 namespace lockstep::train {
 
 std::vector<at::Tensor> SplitByPieces(const at::Tensor& flat, const Pieces& pieces) {
@@ -15,25 +17,30 @@ std::vector<at::Tensor> SplitByPieces(const at::Tensor& flat, const Pieces& piec
   return views;
 }
 
-ShardOptimizer::ShardOptimizer(const api::OptimizerSpec& spec, const std::vector<ParameterSettings>& settings,
-                               const Pieces& pieces, std::vector<at::Tensor> elements,
-                               std::span<const at::Tensor> slots)
-    : elements_(std::move(elements)) {
+ShardOptimizer::ShardOptimizer(const api::OptimizerSpec& spec, const std::vector<NamedTensor>& parameters,
+                               const Pieces& pieces, const std::vector<at::Tensor>& elements,
+                               std::span<const at::Tensor> slots) {
   std::vector<NamedTensor> named;
-  std::vector<ParameterSettings> of_pieces;
+  std::vector<ParameterSettings> settings;
   for (std::size_t i = 0; i < pieces.size(); ++i) {
-    named.push_back({"", elements_[i]});
-    of_pieces.push_back(settings[pieces[i].first]);
+    const NamedTensor& whole = parameters[pieces[i].first];
+    const bool is_whole = elements[i].numel() == whole.tensor.numel();
+    LOCKSTEP_CHECK(is_whole || api::IsElementwise(spec.name), "the optimizer needs whole parameters");
+    elements_.push_back(is_whole ? elements[i].view(whole.tensor.sizes()) : elements[i]);
+    named.push_back({"", elements_.back()});
+    settings.push_back(SettingsOf(spec, whole));
   }
   std::vector<at::Tensor> state;
   for (const at::Tensor& slot : slots) {
-    for (at::Tensor& view : SplitByPieces(slot, pieces)) state.push_back(std::move(view));
+    const std::vector<at::Tensor> views = SplitByPieces(slot, pieces);
+    for (std::size_t i = 0; i < views.size(); ++i) state.push_back(views[i].view(elements_[i].sizes()));
   }
-  optimizer_ = MakeOptimizer(spec, named, std::move(state), std::move(of_pieces));
+  optimizer_ = MakeOptimizer(spec, named, std::move(state), std::move(settings));
 }
 
 void ShardOptimizer::Step(const std::vector<at::Tensor>& gradients, int64_t step, double learning_rate) {
-  for (std::size_t i = 0; i < elements_.size(); ++i) elements_[i].mutable_grad() = gradients[i];
+  for (std::size_t i = 0; i < elements_.size(); ++i)
+    elements_[i].mutable_grad() = gradients[i].view(elements_[i].sizes());
   optimizer_->Step(step, learning_rate);
   for (const at::Tensor& of_piece : elements_) of_piece.mutable_grad().reset();
 }

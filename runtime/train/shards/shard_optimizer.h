@@ -24,16 +24,18 @@ using Pieces = std::vector<std::pair<std::size_t, Range>>;
 
 class ShardOptimizer {
  public:
-  // `elements` are to be updated: one tensor per piece. `slots` are flat and have the optimizer's state of all
-  // pieces. `settings` are those of all parameters.
-  ShardOptimizer(const api::OptimizerSpec& spec, const std::vector<ParameterSettings>& settings,
-                 const Pieces& pieces, std::vector<at::Tensor> elements, std::span<const at::Tensor> slots);
+  // `parameters` are all of them, whole: their names and shapes say how a piece is updated. `elements` are to
+  // be updated: one flat tensor per piece. `slots` are flat and have the optimizer's state of all pieces.
+  // Unless the optimizer is element-wise, each piece must be a whole parameter.
+  ShardOptimizer(const api::OptimizerSpec& spec, const std::vector<NamedTensor>& parameters,
+                 const Pieces& pieces, const std::vector<at::Tensor>& elements,
+                 std::span<const at::Tensor> slots);
 
-  // `gradients` has one tensor per piece. `step` starts at 0.
+  // `gradients` has one flat tensor per piece. `step` starts at 0.
   void Step(const std::vector<at::Tensor>& gradients, int64_t step, double learning_rate);
 
  private:
-  std::vector<at::Tensor> elements_;
+  std::vector<at::Tensor> elements_;  // those of a whole parameter have its shape
   std::unique_ptr<Optimizer> optimizer_;
 };
 

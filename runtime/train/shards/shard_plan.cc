@@ -8,6 +8,11 @@ namespace {
 
 constexpr int64_t kCutMultiple = 16;
 
+// Where a part of equal ones ends.
+int64_t EndOf(int part, int parts, int64_t total) {
+  return static_cast<int64_t>(static_cast<double>(total) * part / parts);
+}
+
 }  // namespace
 
 int64_t SizeOf(const std::vector<Range>& ranges) {
@@ -78,10 +83,27 @@ std::vector<Range> CutEvenly(std::span<const int64_t> sizes, int parts) {
   int64_t tensor_begin = 0;
   int64_t begin = 0;
   for (int part = 1; part <= parts; ++part) {
-    const auto wanted = static_cast<int64_t>(static_cast<double>(total) * part / parts);
+    const int64_t wanted = EndOf(part, parts, total);
     while (tensor < sizes.size() && tensor_begin + sizes[tensor] <= wanted) tensor_begin += sizes[tensor++];
     const int64_t within = (wanted - tensor_begin) / kCutMultiple * kCutMultiple;
     const int64_t end = part == parts ? total : std::max(begin, tensor_begin + within);
+    cut.push_back({begin, end});
+    begin = end;
+  }
+  return cut;
+}
+
+std::vector<Range> CutBetweenTensors(std::span<const int64_t> sizes, int parts) {
+  const int64_t total = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
+  std::vector<Range> cut;
+  std::size_t tensor = 0;
+  int64_t begin = 0;
+  int64_t end = 0;
+  for (int part = 1; part <= parts; ++part) {
+    const int64_t wanted = EndOf(part, parts, total);
+    // Takes a tensor if the cut is nearer to its end than to its begin.
+    while (tensor < sizes.size() && (part == parts || end + sizes[tensor] - wanted <= wanted - end))
+      end += sizes[tensor++];
     cut.push_back({begin, end});
     begin = end;
   }

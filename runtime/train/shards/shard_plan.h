@@ -32,6 +32,8 @@ struct Range {
 // elements that do not fill a vector differently, so other cuts would round elements differently than the
 // whole tensor does.
 [[nodiscard]] std::vector<Range> CutEvenly(std::span<const int64_t> sizes, int parts);
+// Cuts between whole tensors, each at the one nearest to a near-equal cut. A part may be empty.
+[[nodiscard]] std::vector<Range> CutBetweenTensors(std::span<const int64_t> sizes, int parts);
 
 // Ranks of a sharding group, which hold the whole state together: the smallest divisor of `holders` that is
 // not smaller than `at_least`, so that all groups have the same size and no rank holds more than it has memory

@@ -1,6 +1,6 @@
 #pragma once
-// Adam (Kingma and Ba 2015, "Adam: A Method for Stochastic Optimization") and AdamW (Loshchilov and Hutter 2019,
-// "Decoupled Weight Decay Regularization"), as torch.optim.Adam and torch.optim.AdamW (optimizer.h).
+// Adam (Kingma and Ba 2015, "Adam: A Method for Stochastic Optimization") and AdamW (Loshchilov and Hutter
+// 2019, "Decoupled Weight Decay Regularization"), as torch.optim.Adam and torch.optim.AdamW (optimizer.h).
 
 #include <vector>
 

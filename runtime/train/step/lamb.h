@@ -1,7 +1,7 @@
 #pragma once
-// LAMB (You et al. 2020, "Large Batch Optimization for Deep Learning: Training BERT in 76 minutes", algorithm 2):
-// the direction is that of AdamW, with the weight decay in it; each parameter moves by the learning rate times
-// the norm of the parameter. So it needs whole parameters (optimizer.h).
+// LAMB (You et al. 2020, "Large Batch Optimization for Deep Learning: Training BERT in 76 minutes", algorithm
+// 2): the direction is that of AdamW, with the weight decay in it; each parameter moves by the learning rate
+// times the norm of the parameter. So it needs whole parameters (optimizer.h).
 
 #include <vector>
 

@@ -10,8 +10,8 @@
 namespace lockstep::train {
 namespace {
 
-// Of PyTorch's implementation. The polynomial moves the singular values of a matrix towards 1: after five steps
-// most are between 0.7 and 1.2. It may be computed in bfloat16, because it corrects its own errors.
+// Of PyTorch's implementation. The polynomial moves the singular values of a matrix towards 1. It may be
+// computed in bfloat16, because each iteration corrects errors of the one before.
 constexpr double kLinear = 3.4445;
 constexpr double kCubic = -4.7750;
 constexpr double kQuintic = 2.0315;

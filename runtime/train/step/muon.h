@@ -1,12 +1,12 @@
 #pragma once
-// Muon (Jordan et al. 2024, "Muon: An optimizer for hidden layers in neural networks") as torch.optim.Muon with
-// adjust_lr_fn="match_rms_adamw" (Liu et al. 2025, "Muon is Scalable for LLM Training"): the momentum of a
-// matrix is replaced by an approximation of the nearest orthogonal matrix, so all its directions are learnt at
-// the same speed. So it needs whole parameters (optimizer.h). Its size is that of AdamW's update, so that
-// one learning rate serves both: parameters without use_muon (parameter_groups.h) are updated as by AdamW.
+// Muon (Jordan et al. 2024, "Muon: An optimizer for hidden layers in neural networks"), as torch.optim.Muon
+// with adjust_lr_fn="match_rms_adamw" (Liu et al. 2025, "Muon is Scalable for LLM Training"): the update of a
+// matrix is an orthogonal matrix near its momentum, so all its directions are learnt at the same speed. That
+// needs whole parameters (optimizer.h). The size of the update is that of AdamW's, so one learning rate
+// serves both: parameters without use_muon (parameter_groups.h) are updated as by AdamW.
 //
 // The momentum of a matrix is in the slot of AdamW's first moment, and its second moment remains zero: each
-// slot has a tensor for every parameter, which is what lets strategies divide and store state of any optimizer.
+// slot has a tensor for every parameter, so that strategies can divide the state of any optimizer.
 
 #include <vector>
 

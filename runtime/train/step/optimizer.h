@@ -1,8 +1,8 @@
 #pragma once
 // What turns gradients into changes of the weights; each rule is in a file of its name. Parameters must be
 // whole, except that an optimizer that is element-wise (api::IsElementwise) also steps arbitrary slices. The
-// state is a fixed list of named tensors from the beginning, so it can be broadcast and stored as it is; the
-// step number is an argument, not state. One thread. LibTorch's exceptions pass through: the step catches them.
+// state is a fixed list of named tensors from the beginning, so it can be broadcast and stored; the step
+// number is an argument, not state. One thread. LibTorch's exceptions pass through: the step catches them.
 //
 // With weightAverage there is an exponential moving average of each parameter (Polyak and Juditsky 1992,
 // "Acceleration of stochastic approximation by averaging"; Kingma and Ba 2015, "Adam", section 7.2), as in

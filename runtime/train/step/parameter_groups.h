@@ -1,6 +1,6 @@
 #pragma once
-// spec.training.optimizer.groups, weightDecayOn and muon: what the optimizer does with a parameter, as a function
-// of its name and shape. The first group with a pattern that matches the name applies; what it does not set
+// spec.training.optimizer.groups, weightDecayOn and muon: what the optimizer does with a parameter, by
+// its name and shape. The first group with a pattern that matches the name applies; what it does not set
 // is as without it. Any thread.
 
 #include <torch/nn/module.h>

@@ -51,12 +51,13 @@ ShardedOptimizer::ShardedOptimizer(const api::OptimizerSpec& spec, std::vector<N
     : HeldShards(parameters, SlotPrefixes(spec), parameters.front().tensor.options().requires_grad(false),
                  /*begins_at_zero=*/true, copies, "optimizer state"),
       spec_(spec),
-      parameters_(std::move(parameters)),
-      settings_(SettingsOf(spec, parameters_)) {}
+      parameters_(std::move(parameters)) {}
 
 std::vector<HeldShards::Ranges> ShardedOptimizer::Cut(int holders) const {
+  const bool is_elementwise = api::IsElementwise(spec_.name);
   std::vector<Ranges> parts;
-  for (const Range& part : CutEvenly(sizes(), holders)) parts.push_back({part});
+  for (const Range& part : is_elementwise ? CutEvenly(sizes(), holders) : CutBetweenTensors(sizes(), holders))
+    parts.push_back({part});
   return parts;
 }
 
@@ -79,7 +80,7 @@ std::vector<at::Tensor> ShardedOptimizer::GradientsOf(const Range& range) const 
 void ShardedOptimizer::Update(Shard& shard, double learning_rate) const {
   if (shard.range.size() == 0) return;
   if (shard.optimizer == nullptr)
-    shard.optimizer = std::make_shared<ShardOptimizer>(spec_, settings_, PiecesOf(shard.range),
+    shard.optimizer = std::make_shared<ShardOptimizer>(spec_, parameters_, PiecesOf(shard.range),
                                                        ViewsOf(shard.range), shard.slots);
   shard.optimizer->Step(GradientsOf(shard.range), version().step, learning_rate);
 }

@@ -63,7 +63,6 @@ class ShardedOptimizer final : public HeldShards {
 
   const api::OptimizerSpec spec_;
   const std::vector<NamedTensor> parameters_;
-  const std::vector<ParameterSettings> settings_;  // of the parameters
 };
 
 }  // namespace lockstep::train

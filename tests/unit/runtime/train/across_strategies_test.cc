@@ -154,6 +154,7 @@ TEST(OptimizersOfWholeParameters, TrainTheSameWithEachStrategy) {
     SCOPED_TRACE(api::NameOf(name));
     const auto of_ddp = ResultsOf(TrainingWith(name, api::Strategy::kDdp), 2, 1);
     ASSERT_NE(of_ddp.front(), "nothing");
+    EXPECT_EQ(ResultsOf(TrainingWith(name, api::Strategy::kZero1), 2, 1), of_ddp) << "the same bits";
     const std::vector<double> expected = NumbersOf(of_ddp.front());
     const auto of_adamw = ResultsOf(TrainingWith(api::OptimizerName::kAdamw, api::Strategy::kDdp), 2, 1);
     EXPECT_GT(std::abs(NumbersOf(of_adamw.front())[0] - expected[0]), 1e-4 * expected[0]);

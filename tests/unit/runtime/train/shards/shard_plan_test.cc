@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <ostream>
 #include <set>
 
@@ -33,6 +34,34 @@ TEST(CutEvenly, GivesEachElementToOnePartAndEachPartNearlyAsMany) {
       EXPECT_EQ(end, total);
     }
   }
+}
+
+TEST(CutBetweenTensors, GivesEachTensorToOnePartAndCutsNearestToEqualParts) {
+  const std::vector<std::vector<int64_t>> models = {
+      {1000}, {784 * 64, 64, 640, 10}, {3, 1, 7, 2}, {100, 0, 50}, {5, 5, 5, 5, 5, 5}, {0, 1, 2, 90, 3, 0},
+      {}};
+  for (const auto& sizes : models) {
+    std::vector<int64_t> ends = {0};
+    for (const int64_t size : sizes) ends.push_back(ends.back() + size);
+    const int64_t total = ends.back();
+    for (const int parts : {1, 2, 3, 4, 7, 20}) {
+      const Ranges cut = CutBetweenTensors(sizes, parts);
+      ASSERT_EQ(cut.size(), static_cast<std::size_t>(parts));
+      int64_t end = 0;
+      for (int part = 0; part < parts; ++part) {
+        EXPECT_EQ(cut[static_cast<std::size_t>(part)].begin, end);
+        end = cut[static_cast<std::size_t>(part)].end;
+        int64_t nearest = total;
+        const int64_t equal = total * (part + 1) / parts;
+        for (const int64_t one : ends) nearest = std::min(nearest, std::abs(one - equal));
+        EXPECT_NE(std::find(ends.begin(), ends.end(), end), ends.end()) << end << " is inside a tensor";
+        EXPECT_EQ(std::abs(end - equal), nearest) << part << " of " << parts << " parts of " << total;
+      }
+      EXPECT_EQ(end, total);
+    }
+  }
+  EXPECT_EQ(CutBetweenTensors(std::vector<int64_t>{5, 5, 5, 5, 5, 5}, 3),
+            (Ranges{{0, 10}, {10, 20}, {20, 30}}));
 }
 
 TEST(PartsHeldBy, KeepsEachPartInAsManyPodsAsThereAreCopies) {

@@ -72,7 +72,9 @@ std::vector<api::OptimizerSpec> AllOptimizers() {
            .nesterov = true,
            .weight_decay = 0.01},
           {.name = OptimizerName::kAdam, .learning_rate = 0.01, .weight_decay = 0.1},
-          {.name = OptimizerName::kAdamw, .learning_rate = 0.01, .weight_decay = 0.1, .clip_norm = 0.5}};
+          {.name = OptimizerName::kAdamw, .learning_rate = 0.01, .weight_decay = 0.1, .clip_norm = 0.5},
+          {.name = OptimizerName::kLamb, .learning_rate = 0.01, .weight_decay = 0.1},
+          {.name = OptimizerName::kMuon, .learning_rate = 0.01, .momentum = 0.9, .weight_decay = 0.1}};
 }
 
 TEST(ShardedOptimizer, GivesTheBitsOfAReplicatedOne) {
@@ -109,13 +111,18 @@ TEST(ShardedOptimizer, GivesTheBitsOfAReplicatedOneInEachPrecisionAndWithUnevenS
 
 // With `determinism: World` no bit depends on the world, so the comparison shows that nothing is lost.
 TEST(ShardedOptimizer, LosesNothingWhereRanksLeaveAndJoin) {
-  const api::TrainingSpec spec = SmallTraining(api::Determinism::kWorld);
-  const std::string alone = WeightsAfter(spec, {{1, Trainer::kTotalSteps}});
-  for (const int copies : {1, 2}) {
-    EXPECT_EQ(WeightsAfter(Sharded(spec, copies), {{4, 2}, {3, 3}, {1, 5}, {1, Trainer::kTotalSteps}}),
-              alone);
-    EXPECT_EQ(WeightsAfter(Sharded(spec, copies), {{1, 1}, {2, 3}, {4, 5}, {2, Trainer::kTotalSteps}}),
-              alone);
+  for (const OptimizerName name : {OptimizerName::kAdamw, OptimizerName::kLamb, OptimizerName::kMuon}) {
+    SCOPED_TRACE(api::NameOf(name));
+    api::TrainingSpec spec = SmallTraining(api::Determinism::kWorld);
+    spec.optimizer.name = name;
+    if (name == OptimizerName::kMuon) spec.optimizer.momentum = 0.95;
+    const std::string alone = WeightsAfter(spec, {{1, Trainer::kTotalSteps}});
+    for (const int copies : {1, 2}) {
+      EXPECT_EQ(WeightsAfter(Sharded(spec, copies), {{4, 2}, {3, 3}, {1, 5}, {1, Trainer::kTotalSteps}}),
+                alone);
+      EXPECT_EQ(WeightsAfter(Sharded(spec, copies), {{1, 1}, {2, 3}, {4, 5}, {2, Trainer::kTotalSteps}}),
+                alone);
+    }
   }
 }
 
@@ -328,8 +335,12 @@ struct Loss {
   int64_t step;
 };
 
-TEST(ShardedOptimizer, GoesOnFromACopyOrBackToTheCheckpointWhereARankDies) {
-  const api::TrainingSpec plain = SmallTraining(api::Determinism::kWorld);
+class WhereARankDies : public ::testing::TestWithParam<OptimizerName> {};
+
+TEST_P(WhereARankDies, GoesOnFromACopyOrBackToTheCheckpoint) {
+  api::TrainingSpec plain = SmallTraining(api::Determinism::kWorld);
+  plain.optimizer.name = GetParam();
+  if (GetParam() == OptimizerName::kMuon) plain.optimizer.momentum = 0.95;
   const std::string quiet = WeightsAfter(plain, {{1, Trainer::kTotalSteps}});
   for (const Loss& loss : {Loss{2, true, StateSource::kKept, 3}, Loss{1, true, StateSource::kCheckpoint, 1},
                            Loss{1, false, StateSource::kFresh, 0}}) {
@@ -391,6 +402,10 @@ TEST(ShardedOptimizer, GoesOnFromACopyOrBackToTheCheckpointWhereARankDies) {
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(ShardedOptimizer, WhereARankDies,
+                         ::testing::Values(OptimizerName::kAdamw, OptimizerName::kMuon),
+                         [](const auto& optimizer) { return std::string(api::NameOf(optimizer.param)); });
 
 TEST(ShardedOptimizer, RefusesParametersThatCannotBeCut) {
   const api::OptimizerSpec spec;
