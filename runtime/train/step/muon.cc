@@ -40,7 +40,7 @@ at::Tensor Orthogonalised(const at::Tensor& matrix) {
 Muon::Muon(const api::OptimizerSpec& spec, const std::vector<NamedTensor>& parameters,
            std::vector<at::Tensor> state, const std::vector<ParameterSettings>& settings)
     : Optimizer(spec, parameters, std::move(state)) {
-  const std::vector<at::Tensor> mean = AddState("optimizer.exp_avg.", parameters);
+  const std::vector<at::Tensor> mean = AddState("optimizer.momentum.", parameters);
   const std::vector<at::Tensor> square = AddState("optimizer.exp_avg_sq.", parameters);
   for (const SameSettings& group : GroupsOf(settings)) {
     if (!group.settings.use_muon) {

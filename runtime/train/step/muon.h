@@ -5,8 +5,9 @@
 // needs whole parameters (optimizer.h). The size of the update is that of AdamW's, so one learning rate
 // serves both: parameters without use_muon (parameter_groups.h) are updated as by AdamW.
 //
-// The momentum of a matrix is in the slot of AdamW's first moment, and its second moment remains zero: each
-// slot has a tensor for every parameter, so that strategies can divide the state of any optimizer.
+// Each slot has a tensor for every parameter, so that strategies can divide the state of any optimizer: the
+// first has the momentum of a matrix or the first moment of AdamW, the second is zero for a matrix. The first
+// is not called exp_avg: AdamW would divide by those zeros if it restored it.
 
 #include <vector>
 
