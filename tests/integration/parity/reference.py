@@ -3,6 +3,7 @@ its weights are from those of each later checkpoint. Several ranks (torchrun) di
 
 reference.py TRAINING_JSON CHECKPOINTS LEDGER
 """
+import fnmatch
 import gzip
 import json
 import math
@@ -73,23 +74,55 @@ def shard(model):
     fully_shard(model)
 
 
-def make_optimizer(spec, model, tensors, step):
-    decay = spec.get("weightDecay", 0)
+class Lamb(torch.optim.Optimizer):
+    """Algorithm 2 of You et al. 2020, "Large Batch Optimization for Deep Learning", line by line; the function of the norm is the norm itself."""
+
+    def __init__(self, parameters, lr, betas, weight_decay):
+        super().__init__(parameters, {"lr": lr, "betas": betas, "weight_decay": weight_decay})
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            beta1, beta2 = group["betas"]
+            for x in group["params"]:
+                state, g = self.state[x], x.grad
+                state["step"] += 1
+                m = state["exp_avg"] = beta1 * state["exp_avg"] + (1 - beta1) * g
+                v = state["exp_avg_sq"] = beta2 * state["exp_avg_sq"] + (1 - beta2) * g ** 2
+                m = m / (1 - beta1 ** state["step"])
+                v = v / (1 - beta2 ** state["step"])
+                direction = m / (v.sqrt() + 1e-8) + group["weight_decay"] * x
+                norms = x.norm(), direction.norm()
+                x -= group["lr"] * (norms[0] / norms[1] if all(norms) else 1) * direction
+
+
+def make_optimizers(spec, model, tensors, step):
+    """Together they train all parameters."""
+    decay, rate, momentum = spec.get("weightDecay", 0), spec["learningRate"], spec.get("momentum", 0)
+    excluded = [pattern for group in spec.get("groups", []) if not group.get("useMuon", True) for pattern in group["match"]]
+    by_muon = {name for name, parameter in model.named_parameters()
+               if spec["name"] == "muon" and parameter.ndim == 2 and not any(fnmatch.fnmatchcase(name, pattern) for pattern in excluded)}
+    others = [parameter for name, parameter in model.named_parameters() if name not in by_muon]
     if spec["name"] == "sgd":
-        optimizer = torch.optim.SGD(model.parameters(), spec["learningRate"], spec.get("momentum", 0), weight_decay=decay,
-                                    nesterov=spec.get("nesterov", False))
+        optimizers = [torch.optim.SGD(others, rate, momentum, weight_decay=decay, nesterov=spec.get("nesterov", False))]
     else:
-        kind = torch.optim.Adam if spec["name"] == "adam" else torch.optim.AdamW
-        optimizer = kind(model.parameters(), spec["learningRate"], (0.9, spec.get("beta2", 0.999)), weight_decay=decay)
+        kind = {"adam": torch.optim.Adam, "lamb": Lamb}.get(spec["name"], torch.optim.AdamW)
+        optimizers = [kind(others, rate, (0.9, spec.get("beta2", 0.999)), weight_decay=decay)]
+    if by_muon:
+        optimizers.append(torch.optim.Muon([model.get_parameter(name) for name in by_muon], rate, decay, momentum, spec.get("nesterov", False),
+                                           adjust_lr_fn="match_rms_adamw"))
     for name, parameter in model.named_parameters():
         def stored(slot):
             tensor = tensors[f"optimizer.{slot}.{name}"]
             return distribute_tensor(tensor, parameter.device_mesh, parameter.placements) if WORLD > 1 else tensor
         if spec["name"] == "sgd":
-            optimizer.state[parameter]["momentum_buffer"] = stored("momentum")
+            optimizers[0].state[parameter]["momentum_buffer"] = stored("momentum")
+        elif name in by_muon:
+            optimizers[1].state[parameter]["momentum_buffer"] = stored("momentum")
         else:
-            optimizer.state[parameter] = {"step": torch.tensor(float(step)), "exp_avg": stored("exp_avg"), "exp_avg_sq": stored("exp_avg_sq")}
-    return optimizer
+            mean = stored("momentum" if spec["name"] == "muon" else "exp_avg")
+            optimizers[0].state[parameter] = {"step": torch.tensor(float(step)), "exp_avg": mean, "exp_avg_sq": stored("exp_avg_sq")}
+    return optimizers
 
 
 def averages(model, tensors):
@@ -138,18 +171,20 @@ def main(training_file, checkpoints, ledger_folder):
     if WORLD > 1:
         dist.init_process_group("gloo")
         shard(model)
-    optimizer = make_optimizer(training["optimizer"], model, stored[first], first)
+    optimizers = make_optimizers(training["optimizer"], model, stored[first], first)
     decay = training["optimizer"].get("weightAverage", {}).get("decay")
     average = make_average(decay, model, stored[first]) if decay else None
-    schedule = make_schedule(training.get("schedule", {}), optimizer, training["steps"], training["optimizer"]["learningRate"])
-    for _ in range(first):
-        schedule.step()
+    schedules = [make_schedule(training.get("schedule", {}), optimizer, training["steps"], training["optimizer"]["learningRate"])
+                 for optimizer in optimizers]
+    for schedule in schedules:
+        for _ in range(first):
+            schedule.step()
     autocast = torch.autocast("cpu", torch.bfloat16, enabled=training.get("precision") == "bf16")
     worst, compared = 0.0, 0
     for step in range(first, last):
         ids = samples[step][RANK::WORLD]
         size = training.get("microBatchSize", len(ids))
-        optimizer.zero_grad()
+        model.zero_grad()
         for begin in range(0, len(ids), size):
             inputs, targets = data.get(ids[begin:begin + size])
             with autocast:
@@ -158,8 +193,9 @@ def main(training_file, checkpoints, ledger_folder):
             (loss / (targets.numel() / len(targets)) / len(samples[step]) * WORLD).backward()  # fully_shard takes the mean of the ranks
         if "clipNorm" in training["optimizer"]:
             nn.utils.clip_grad_norm_(model.parameters(), training["optimizer"]["clipNorm"])
-        optimizer.step()
-        schedule.step()
+        for optimizer, schedule in zip(optimizers, schedules):
+            optimizer.step()
+            schedule.step()
         if average:
             average.update_parameters(model)
         if step + 1 in stored:

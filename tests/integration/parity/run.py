@@ -74,6 +74,24 @@ def test_gpt_with_adamw_and_a_cosine(folder):
             schedule={"name": "cosine", "warmupSteps": 5, "minLearningRate": 0.0003})
 
 
+def test_cnn_with_lamb_and_warm_up(folder):
+    compare(folder, 1e-5, model={"name": "cnn", "cnn": {"channels": [8, 16], "hiddenSize": 32, "dropout": 0}},
+            optimizer={"name": "lamb", "learningRate": 0.01, "beta2": 0.99, "weightDecay": 0.1}, schedule={"name": "polynomial", "warmupSteps": 5})
+
+
+# Muon makes the small singular values of a matrix several hundred times larger, and rounding with them: few steps tell a fault from it.
+def test_cnn_with_muon_for_its_linear_layers(folder):
+    compare(folder, 5e-4, steps=4, model={"name": "cnn", "cnn": {"channels": [8, 16], "hiddenSize": 32, "dropout": 0}},
+            optimizer={"name": "muon", "learningRate": 0.002, "momentum": 0.9, "weightDecay": 5})
+
+
+def test_gpt_with_muon_and_a_cosine(folder):
+    compare(folder, 5e-4, steps=4, model=GPT, data=text_in(folder), globalBatchSize=8,
+            optimizer={"name": "muon", "learningRate": 0.003, "momentum": 0.95, "nesterov": True, "beta2": 0.99, "weightDecay": 0.1, "clipNorm": 1,
+                       "groups": [{"match": ["wte.*", "wpe.*"], "useMuon": False}]},
+            schedule={"name": "cosine", "warmupSteps": 1, "minLearningRate": 0.0003})
+
+
 def test_fsdp_against_fully_shard(folder):
     compare(folder, 1e-5, steps=50, replicas=2, strategy="fsdp", model=GPT, data=text_in(folder), globalBatchSize=8,
             optimizer={"name": "sgd", "learningRate": 0.05, "momentum": 0.9, "clipNorm": 1})
