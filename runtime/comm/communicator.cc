@@ -1,15 +1,9 @@
 #include "runtime/comm/communicator.h"
 
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
-#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
-#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
-
 #include <algorithm>
-#include <optional>
 
 #include "runtime/comm/bounded_call.h"
-#include "runtime/comm/open_work.h"
+#include "runtime/comm/connected_group.h"
 #include "runtime/comm/single_tensor.h"
 #include "runtime/comm/torch_error.h"
 #include "runtime/common/base/log.h"
@@ -25,177 +19,12 @@ constexpr int kUnusedTag = 0x5afe;
 constexpr std::chrono::milliseconds kAbortWait{1};
 // Work that has not ended this long after its connections were closed is leaked.
 constexpr std::chrono::milliseconds kEndLimit{1'000};
-constexpr std::chrono::milliseconds kTraceLimit{1'000};
-constexpr int64_t kDeviceNameBytes = 128;
 constexpr std::string_view kSum = "sum over the ranks";
 
-c10::intrusive_ptr<c10d::Store> MakeStore(const Place& place, Listener& listener,
-                                          const Deadlines& deadlines) {
-  c10d::TCPStoreOptions options;
-  options.port = static_cast<uint16_t>(place.store_port);
-  options.isServer = place.rank == 0;
-  options.waitWorkers = false;
-  options.timeout = deadlines.connect;
-  if (options.isServer) options.masterListenFd = listener.Release();
-  auto store = c10::make_intrusive<c10d::TCPStore>(place.store_host, options);
-  return c10::make_intrusive<c10d::PrefixStore>("round/" + std::to_string(place.round), store);
-}
-
-// Of a process: that of all ranks, then that of its subgroup if there are any.
-using DeviceGroups = std::vector<std::shared_ptr<DeviceGroup>>;
-
 }  // namespace
 
-struct Communicator::Group {
-  // Throws LibTorch's exceptions. `c10d_store` is set before.
-  void ConnectGloo(const Place& place, const Deadlines& deadlines);
-  // Null: there is no device.
-  [[nodiscard]] Result<std::shared_ptr<DeviceGroup>> ConnectDeviceOf(const Place& place,
-                                                                     const Deadlines& deadlines,
-                                                                     const DeviceUse& use);
-
-  OpenWork open;
-  c10::intrusive_ptr<c10d::Store> c10d_store;
-  std::shared_ptr<RoundStore> store;
-  c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo;
-  c10::intrusive_ptr<c10d::ProcessGroup> process_group;
-  // Empty: the CPU only. Shared with their abort, which may hang.
-  std::shared_ptr<DeviceGroups> devices = std::make_shared<DeviceGroups>();
-  std::unique_ptr<BoundedCall> device_abort;  // of all; null: the CPU only, or a subgroup
-  std::shared_ptr<std::atomic<bool>> keeps_trace =
-      std::make_shared<std::atomic<bool>>(false);      // shared for the same reason as `devices`
-  std::optional<std::chrono::milliseconds> long_wait;  // absent: no trace is kept
-};
-
-namespace {
-
-// All ranks exchange their device ids before a device connects, so that a mistake is an error that names the
-// ranks instead of a hang.
-Result<void> CheckDevicesOf(const Place& place, const DeviceUse& use, c10d::ProcessGroup& group) {
-  const std::string mine = use.backend == nullptr ? std::string(kNoDevice) : use.backend->device_id();
-  LOCKSTEP_TRY(const std::vector<std::string> ids,
-               CatchTorch(ErrorCode::kAborted, "exchanging the device ids", [&] {
-                 at::Tensor name = at::zeros({1, kDeviceNameBytes}, at::kByte);
-                 std::copy_n(mine.begin(), std::min(mine.size(), std::size_t{kDeviceNameBytes - 1}),
-                             name.data_ptr<uint8_t>());
-                 at::Tensor all = at::empty({place.world, kDeviceNameBytes}, at::kByte);
-                 AllGatherSingle(group, all, name)->wait();
-                 std::vector<std::string> found;
-                 for (int rank = 0; rank < place.world; ++rank) {
-                   const uint8_t* const id = all.const_data_ptr<uint8_t>() + rank * kDeviceNameBytes;
-                   found.emplace_back(id, std::find(id, id + kDeviceNameBytes, uint8_t{0}));
-                 }
-                 return found;
-               }));
-  return CheckDevices(ids, place.rank);
-}
-
-// Runs on a separate thread, because a peer that hangs while NCCL connects blocks all others forever. They
-// leak that thread; the state that they hold is worth more.
-Result<std::shared_ptr<DeviceGroup>> ConnectDevice(const Place& place, const DeviceUse& use,
-                                                   const c10::intrusive_ptr<c10d::Store>& store,
-                                                   const Deadlines& deadlines) {
-  auto group = std::make_shared<std::shared_ptr<DeviceGroup>>();
-  BoundedCall connect(
-      {"connecting the " + std::string(use.backend->name()) + " group", deadlines.connect, {}},
-      [=, backend = use.backend] {
-        *group = backend->MakeGroup(store, place.rank, place.world, deadlines.collective);
-      });
-  const Result<void> connected = connect.Wait();
-  if (!connected.ok()) return Error{ErrorCode::kAborted, connected.error().message};
-  return *group;
-}
-
-// Bounded, because reading the trace may hang, and the abort that follows would end that.
-void KeepTrace(const Place& place, const DeviceUse& use, const std::shared_ptr<DeviceGroup>& group) {
-  auto trace = std::make_shared<std::string>();
-  BoundedCall read({"reading the flight recorder", kTraceLimit, {}}, [=] { *trace = group->Trace(); });
-  const Result<void> done = read.Wait();
-  if (!done.ok())
-    return log::Warning("no trace of the collectives",
-                        {{"round", place.round}, {"rank", place.rank}, {"reason", done.error().message}});
-  if (!trace->empty()) use.keep_trace(place.round, place.rank, std::move(*trace));
-}
-
-}  // namespace
-
-void Communicator::Group::ConnectGloo(const Place& place, const Deadlines& deadlines) {
-  // A single Gloo device, so a single context: Abort reaches every connection through it.
-  auto options = c10d::ProcessGroupGloo::Options::create(deadlines.connect);
-  options->devices = {c10d::ProcessGroupGloo::createDeviceForHostname(place.address)};
-  gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(c10d_store, place.rank, place.world, options);
-  process_group = c10::make_intrusive<c10d::ProcessGroup>(c10d_store, place.rank, place.world);
-  process_group->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::GLOO,
-                            c10::intrusive_ptr<c10d::Backend>(gloo));
-  process_group->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
-  store = MakeRoundStore(c10d_store);
-}
-
-Result<std::shared_ptr<DeviceGroup>> Communicator::Group::ConnectDeviceOf(const Place& place,
-                                                                          const Deadlines& deadlines,
-                                                                          const DeviceUse& use) {
-  std::shared_ptr<DeviceGroup> device;
-  if (use.backend == nullptr) return device;
-  LOCKSTEP_TRY(device, ConnectDevice(place, use, c10d_store, deadlines));
-  process_group->setBackend(use.backend->device().type(), c10d::ProcessGroup::BackendType::NCCL,
-                            device->backend());
-  return device;
-}
-
-Result<std::shared_ptr<Communicator>> Communicator::Connect(const Place& place, Listener listener,
-                                                            const Deadlines& deadlines,
-                                                            const DeviceUse& use) {
-  auto group = std::make_unique<Group>();
-  LOCKSTEP_TRY(CatchTorch(ErrorCode::kAborted, "connecting the ranks of the round", [&] {
-    group->c10d_store = MakeStore(place, listener, deadlines);
-    group->ConnectGloo(place, deadlines);
-  }));
-  // Part of connecting: no rank has work to do before it, and no supervisor watches this wait yet.
-  LOCKSTEP_TRY(CheckDevicesOf(place, use, *group->process_group));
-  group->gloo->setTimeout(deadlines.collective);
-  LOCKSTEP_TRY(const std::shared_ptr<DeviceGroup> device, group->ConnectDeviceOf(place, deadlines, use));
-  if (device != nullptr) {
-    group->devices->push_back(device);
-    group->device_abort = std::make_unique<BoundedCall>(
-        BoundedCall::Terms{"aborting the " + std::string(use.backend->name()) + " group", use.abort_limit,
-                           use.give_up},
-        [place, use, devices = group->devices, keeps_trace = group->keeps_trace] {
-          // The trace has the collectives of all groups of the process.
-          if (*keeps_trace) KeepTrace(place, use, devices->front());
-          for (const std::shared_ptr<DeviceGroup>& each : *devices) each->Abort();
-        });
-    if (use.keep_trace) group->long_wait = use.long_wait;
-  }
-  std::shared_ptr<Communicator> communicator(new Communicator(place, deadlines.collective, std::move(group)));
-  if (place.subgroup_size == 0 || place.subgroup_size == place.world) return communicator;
-  if (const auto connected = communicator->ConnectSubgroup(deadlines, use); !connected.ok()) {
-    communicator->Close();
-    return connected.error();
-  }
-  return communicator;
-}
-
-Result<void> Communicator::ConnectSubgroup(const Deadlines& deadlines, const DeviceUse& use) {
-  const int size = place_.subgroup_size;
-  LOCKSTEP_CHECK(size > 0 && world() % size == 0, "all subgroups have the same size");
-  Place place = place_;
-  place.rank = rank() % size;
-  place.world = size;
-  place.subgroup_size = 0;
-  auto group = std::make_unique<Group>();
-  LOCKSTEP_TRY(CatchTorch(ErrorCode::kAborted, "connecting the ranks of a subgroup", [&] {
-    group->c10d_store = c10::make_intrusive<c10d::PrefixStore>("subgroup/" + std::to_string(rank() / size),
-                                                               group_->c10d_store);
-    group->ConnectGloo(place, deadlines);
-  }));
-  group->gloo->setTimeout(deadlines.collective);
-  LOCKSTEP_TRY(const std::shared_ptr<DeviceGroup> device, group->ConnectDeviceOf(place, deadlines, use));
-  if (device != nullptr) group_->devices->push_back(device);
-  subgroup_.reset(new Communicator(std::move(place), deadlines.collective, std::move(group)));
-  return {};
-}
-
-Communicator::Communicator(Place place, std::chrono::milliseconds limit, std::unique_ptr<Group> group)
+Communicator::Communicator(Place place, std::chrono::milliseconds limit,
+                           std::unique_ptr<ConnectedGroup> group)
     : place_(std::move(place)), limit_(limit), group_(std::move(group)) {}
 
 // If a device group that is not aborted yet were dropped, c10d would abort it on this thread, without a time
@@ -208,7 +37,7 @@ Communicator::~Communicator() {
   }
   const auto limit = group_->open.gave_up() ? std::chrono::milliseconds(0) : kEndLimit;
   BoundedCall drop({"dropping the Gloo group", limit, {}},
-                   [group = std::shared_ptr<Group>(std::move(group_))]() mutable { group.reset(); });
+                   [group = std::shared_ptr<ConnectedGroup>(std::move(group_))]() mutable { group.reset(); });
   const Result<void> dropped = drop.Wait();
   if (!dropped.ok())
     log::Warning("a group is left behind", {{"round", place_.round}, {"reason", dropped.error().message}});

@@ -22,6 +22,7 @@
 
 #include "runtime/comm/device_group.h"
 #include "runtime/comm/listener.h"
+#include "runtime/comm/place.h"
 #include "runtime/comm/round_store.h"
 #include "runtime/common/base/result.h"
 
@@ -32,23 +33,7 @@ class Work;
 
 namespace lockstep::comm {
 
-// The position of a rank in a round, and the address of the round's store.
-struct Place {
-  int64_t round = 0;
-  int rank = 0;
-  int world = 1;
-  std::string address;     // to bind to; peers connect to it
-  std::string store_host;  // where rank 0 serves the round's store
-  int store_port = 0;
-  int subgroup_size = 0;  // a divisor of world: Connect connects subgroups, too; 0: there are none
-};
-
-struct Deadlines {
-  std::chrono::milliseconds connect{30'000};
-  // Longer than any wait for a rank that is only late, so recovery never depends on it. It ends hangs that
-  // were not detected.
-  std::chrono::milliseconds collective;
-};
+struct ConnectedGroup;
 
 class Communicator {
  public:
@@ -154,8 +139,7 @@ class Communicator {
   [[nodiscard]] c10::intrusive_ptr<c10::ivalue::Future> FutureOf(c10d::Work& collective);
 
  private:
-  struct Group;
-  Communicator(Place place, std::chrono::milliseconds limit, std::unique_ptr<Group> group);
+  Communicator(Place place, std::chrono::milliseconds limit, std::unique_ptr<ConnectedGroup> group);
   // Called before another thread has this object.
   [[nodiscard]] Result<void> ConnectSubgroup(const Deadlines& deadlines, const DeviceUse& use);
   // Step thread.
@@ -179,7 +163,7 @@ class Communicator {
 
   const Place place_;
   const std::chrono::milliseconds limit_;  // of a collective
-  std::unique_ptr<Group> group_;
+  std::unique_ptr<ConnectedGroup> group_;
   std::unique_ptr<Communicator> subgroup_;  // null: none
   std::atomic<bool> aborted_ = false;
   std::atomic<bool> is_closed_ = false;

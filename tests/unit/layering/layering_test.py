@@ -104,7 +104,7 @@ CONFINED = {
         "runtime/comm/", "runtime/cuda/", "runtime/data/", "runtime/models/", "runtime/parallel/", "runtime/pch/", "runtime/plugin/", "runtime/sdk/", "runtime/train/",
         "runtime/checkpoint/checkpointer.cc", "runtime/checkpoint/host_copy.h", "runtime/checkpoint/host_copy.cc",
         "runtime/checkpoint/shard_codec.h", "runtime/checkpoint/shard_codec.cc", "runtime/main.cc"),
-    ("torch/csrc/distributed/",): ("runtime/comm/communicator.cc", "runtime/comm/device_group.cc", "runtime/comm/open_work.cc", "runtime/comm/round_store.cc", "runtime/comm/single_tensor.h", "runtime/cuda/nccl_backend.cc",
+    ("torch/csrc/distributed/",): ("runtime/comm/connect.cc", "runtime/comm/connected_group.h", "runtime/comm/device_group.cc", "runtime/comm/open_work.cc", "runtime/comm/round_store.cc", "runtime/comm/single_tensor.h", "runtime/cuda/nccl_backend.cc",
                                    "runtime/parallel/data_parallel.cc"),
     ("gloo/",): STAND_INS,
     ("cuda", "cublas", "cusparse", "cusolver", "nccl.h"): ("runtime/cuda/",),
