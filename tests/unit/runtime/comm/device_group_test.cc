@@ -306,6 +306,31 @@ TEST(CommunicatorWithADevice, KeepsTheTraceOfARoundThatBreaksInALongWait) {
   });
 }
 
+// Each rank is alone in its subgroup. A long wait there is one of the round.
+TEST(CommunicatorWithADevice, AbortsTheGroupOfItsSubgroupAfterTheTrace) {
+  RoundConnector connector;
+  auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
+    FakeBackend backend;
+    backend.id = "GPU-" + std::to_string(rank);
+    std::vector<std::string> kept;
+    const DeviceUse use{.backend = &backend,
+                        .keep_trace = [&](int64_t, int, const std::string& trace) { kept.push_back(trace); },
+                        .long_wait = kLongWait};
+    auto communicator = connector.Enter(1, rank, 2, use, kCollectiveLimit, "127.0.0.1", 1);
+    REQUIRE(communicator.ok());
+    {
+      const Communicator::PeerWait wait((*communicator)->subgroup());
+      std::this_thread::sleep_for(kLongWait);
+      (*communicator)->Abort();
+    }
+    (*communicator)->Close();
+    REQUIRE(kept == std::vector<std::string>{"read after 0 aborts"});
+    REQUIRE(backend.group->aborts == 2);  // the fake is the group of both
+    return 0;
+  });
+  ExpectAllSucceed(ranks);
+}
+
 // The step thread may have left its wait before it learns that the round is broken.
 TEST(CommunicatorWithADevice, KeepsTheTraceOfARoundThatBreaksAfterALongWait) {
   IN_A_RANK({
