@@ -143,6 +143,8 @@ std::vector<OtherTraining> OtherTrainings() {
     all.push_back({std::string(api::NameOf(strategy)), Training(strategy), "optimizer.momentum."});
     all.back().spec.optimizer = {.name = api::OptimizerName::kSgd, .learning_rate = 0.01, .momentum = 0.9};
   }
+  all.push_back({"muon", Training(api::Strategy::kDdp), "optimizer.momentum."});
+  all.back().spec.optimizer = {.name = api::OptimizerName::kMuon, .momentum = 0.95};
   all.push_back({"outer", Training(api::Strategy::kLocalsgd), "outer.momentum."});
   all.back().spec.sync.outer = api::OuterSpec{};
   return all;
