@@ -32,8 +32,8 @@ void UpdateWithAdam(const AdamGroup& group, const api::OptimizerSpec& spec, Weig
   }
 }
 
-Adam::Adam(const api::OptimizerSpec& spec, const std::vector<NamedTensor>& parameters,
-           std::vector<at::Tensor> state, const std::vector<ParameterSettings>& settings)
+WithAdamGroups::WithAdamGroups(const api::OptimizerSpec& spec, const std::vector<NamedTensor>& parameters,
+                               std::vector<at::Tensor> state, const std::vector<ParameterSettings>& settings)
     : Optimizer(spec, parameters, std::move(state)) {
   const std::vector<at::Tensor> mean = AddState("optimizer.exp_avg.", parameters);
   const std::vector<at::Tensor> square = AddState("optimizer.exp_avg_sq.", parameters);
@@ -43,7 +43,7 @@ Adam::Adam(const api::OptimizerSpec& spec, const std::vector<NamedTensor>& param
 
 void Adam::Update(int64_t step, double learning_rate) {
   const bool is_decoupled = spec().name == api::OptimizerName::kAdamw;
-  for (const AdamGroup& group : groups_) {
+  for (const AdamGroup& group : groups()) {
     UpdateWithAdam(group, spec(), is_decoupled ? WeightDecay::kDecoupled : WeightDecay::kInGradient, step,
                    learning_rate);
   }

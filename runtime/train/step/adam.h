@@ -28,15 +28,25 @@ enum class WeightDecay { kInGradient, kDecoupled };
 void UpdateWithAdam(const AdamGroup& group, const api::OptimizerSpec& spec, WeightDecay weight_decay,
                     int64_t step, double learning_rate);
 
-class Adam final : public Optimizer {
+// An optimizer whose state is Adam's, for all parameters.
+class WithAdamGroups : public Optimizer {
  public:
-  Adam(const api::OptimizerSpec& spec, const std::vector<NamedTensor>& parameters,
-       std::vector<at::Tensor> state, const std::vector<ParameterSettings>& settings);
+  WithAdamGroups(const api::OptimizerSpec& spec, const std::vector<NamedTensor>& parameters,
+                 std::vector<at::Tensor> state, const std::vector<ParameterSettings>& settings);
+
+ protected:
+  [[nodiscard]] const std::vector<AdamGroup>& groups() const { return groups_; }
+
+ private:
+  std::vector<AdamGroup> groups_;
+};
+
+class Adam final : public WithAdamGroups {
+ public:
+  using WithAdamGroups::WithAdamGroups;
 
  private:
   void Update(int64_t step, double learning_rate) override;
-
-  std::vector<AdamGroup> groups_;
 };
 
 }  // namespace lockstep::train

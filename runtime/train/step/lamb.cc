@@ -13,7 +13,6 @@
 #include <ATen/ops/where.h>
 
 #include <cmath>
-#include <utility>
 
 namespace lockstep::train {
 namespace {
@@ -52,17 +51,8 @@ void UpdateGroup(const AdamGroup& group, const api::OptimizerSpec& spec, int64_t
 
 }  // namespace
 
-Lamb::Lamb(const api::OptimizerSpec& spec, const std::vector<NamedTensor>& parameters,
-           std::vector<at::Tensor> state, const std::vector<ParameterSettings>& settings)
-    : Optimizer(spec, parameters, std::move(state)) {
-  const std::vector<at::Tensor> mean = AddState("optimizer.exp_avg.", parameters);
-  const std::vector<at::Tensor> square = AddState("optimizer.exp_avg_sq.", parameters);
-  for (const SameSettings& group : GroupsOf(settings))
-    groups_.push_back(AdamGroupOf(group, Optimizer::parameters(), mean, square));
-}
-
 void Lamb::Update(int64_t step, double learning_rate) {
-  for (const AdamGroup& group : groups_) UpdateGroup(group, spec(), step, learning_rate);
+  for (const AdamGroup& group : groups()) UpdateGroup(group, spec(), step, learning_rate);
 }
 
 }  // namespace lockstep::train

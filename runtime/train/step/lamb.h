@@ -3,22 +3,16 @@
 // 2): the direction is that of AdamW, with the weight decay in it; each parameter moves by the learning rate
 // times the norm of the parameter. So it needs whole parameters (optimizer.h).
 
-#include <vector>
-
 #include "runtime/train/step/adam.h"
-#include "runtime/train/step/optimizer.h"
 
 namespace lockstep::train {
 
-class Lamb final : public Optimizer {
+class Lamb final : public WithAdamGroups {
  public:
-  Lamb(const api::OptimizerSpec& spec, const std::vector<NamedTensor>& parameters,
-       std::vector<at::Tensor> state, const std::vector<ParameterSettings>& settings);
+  using WithAdamGroups::WithAdamGroups;
 
  private:
   void Update(int64_t step, double learning_rate) override;
-
-  std::vector<AdamGroup> groups_;
 };
 
 }  // namespace lockstep::train
