@@ -25,6 +25,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 import checkpoints  # noqa: E402
 import ledger  # noqa: E402
+import slow_mlp  # noqa: E402
 from cases import LIMIT, expect, until  # noqa: E402
 from kube_api import api  # noqa: E402
 from shards import Table  # noqa: E402
@@ -35,8 +36,14 @@ OPERATORS = (*SYSTEM, "pods", "--selector=app.kubernetes.io/name=lockstep")
 LEDGER = "/ledger"
 SAMPLES, BATCH = 60000, 128  # Fashion-MNIST
 STEPS_PER_EPOCH = -(-SAMPLES // BATCH)
+
+def slow_model(milliseconds):
+    """Of jobs with a ledger. Its forward passes wait until `Job.quickly`."""
+    return slow_mlp.model(LEDGER, milliseconds, library=f"{LEDGER}/{slow_mlp.LIBRARY.name}")
+
+
 # A step of some 20 milliseconds: what happens to the job in a minute happens while it trains.
-SLOW = {"name": "mlp", "mlp": {"hiddenSizes": [1024, 512]}}
+SLOW = slow_model(milliseconds=20)
 SECRET = "lockstep-s3"
 LONG = 10_000  # epochs: it ends by complete_this_epoch, or by its deletion
 
@@ -170,11 +177,17 @@ class Job:
         """Gives the pods a folder of this machine: the nodes of the test cluster see its files."""
         self.ledger = tempfile.mkdtemp(prefix="lockstep-ledger-", dir=os.environ["LOCKSTEP_CLUSTER"])
         os.chmod(self.ledger, 0o777)
+        shutil.copy(slow_mlp.LIBRARY, self.ledger)
+        slow_mlp.slowly(self.ledger)
         pod = self.job["spec"]["worker"]["template"]["spec"]
         trainer = pod["containers"][0]
         pod.setdefault("volumes", []).append({"name": "ledger", "hostPath": {"path": self.ledger}})
         trainer.setdefault("volumeMounts", []).append({"name": "ledger", "mountPath": LEDGER})
         trainer.setdefault("env", []).append({"name": "LOCKSTEP_SAMPLE_LEDGER", "value": LEDGER})
+
+    def quickly(self):
+        """From now on a SLOW job takes no time that it does not need."""
+        slow_mlp.quickly(self.ledger)
 
     def kubectl(self, *arguments, **options):
         return kubectl("--namespace", self.space, *arguments, **options)
@@ -231,6 +244,7 @@ class Job:
         may be complete before that on a machine where the test gets its turn slowly."""
         self.patch({"suspend": True})
         self.until("its pods are gone", lambda: not self.pods())
+        self.quickly()
         training = self.job["spec"]["training"]
         training["epochs"] = (ledger.newest_commit(self.ledger) + 1) // -(-self.samples() // training["globalBatchSize"]) + 1
         self.patch({"suspend": False, "training": {"epochs": training["epochs"]}})

@@ -97,5 +97,6 @@ def test_trains_on_while_its_spec_is_invalid():
         expect(job.uids() == pods, f"pods were {pods}, are {job.uids()}")
         patch({"op": "remove", "path": environment + "/0"})
         job.until("it is no longer stalled", lambda: job.condition("Stalled")["status"] == "False")
+        job.quickly()
         job.until_complete()
         job.expect_exactly_once()

@@ -1,5 +1,4 @@
 """What jobs survive: each case kills something of a running job and reads in the sample ledger that nothing was lost or doubled."""
-import re
 import time
 
 import jobs
@@ -18,7 +17,7 @@ def expect_survivors(job, before, lost):
 def test_survives_a_killed_rank():
     with jobs.running(elastic("killed-rank"), with_ledger=True) as job:
         first_round = job.until_ranks(3)
-        job.until_step(300)
+        job.until_step(50)
         ranks, pods = job.ranks(), job.uids()
         victim = sorted(ranks)[1]
         job.kill({victim: ranks[victim]})
@@ -36,7 +35,7 @@ def test_survives_a_killed_rank():
 def test_survives_a_forcibly_deleted_pod():
     with jobs.running(elastic("deleted-pod"), with_ledger=True) as job:
         whole = job.until_ranks(3)
-        job.until_step(300)
+        job.until_step(50)
         ranks, pods = job.ranks(), job.uids()
         victim = sorted(ranks)[2]
         job.kubectl("delete", "pod", victim, "--force", "--grace-period=0")
@@ -53,7 +52,6 @@ def test_survives_a_forcibly_deleted_pod():
 def test_restarts_from_the_checkpoint_when_all_ranks_die():
     with jobs.running(elastic("all-killed"), with_ledger=True) as job:
         job.until_ranks(3)
-        job.until_step(300)
         job.until("a checkpoint", lambda: job.status().get("checkpoint", {}).get("step", 0) > 0)
         before = jobs.ledger.newest_commit(job.ledger)
         job.kill(job.ranks())

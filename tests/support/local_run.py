@@ -11,12 +11,13 @@ import time
 import checkpoints
 import ledger
 import processes
+import slow_mlp
 from build_folder import BIN
 from cases import ENDS_WITH_US, LIMIT, expect
 
 SAMPLES, BATCH, EPOCHS = 2017, 32, 4  # in the last step of an epoch one sample: most ranks have nothing to do
-# Epochs of a job that something is done to: seconds on a quick machine, so that it is not complete before the test gets its turn.
-LONGER = 3 * EPOCHS
+# Epochs of a job that something is done to: seconds while its steps wait, so that it is not complete before the test gets its turn.
+LONGER = 6
 # Short, so that a few steps feel it alike.
 MOMENT = 0.002
 
@@ -42,6 +43,11 @@ def manifest(folder, replicas=3, minimum=1, sections=None, **training):
     path.write_text(json.dumps({"apiVersion": "lockstep.dev/v1alpha1", "kind": "DistributedTrainingJob",
                                 "metadata": {"name": "local"}, "spec": spec}))
     return path
+
+
+def slow_manifest(folder, replicas=3, milliseconds=10, hidden=(64,), **more):
+    """Of a job whose forward passes wait until `Run.finish`, so that what is done to it happens while it trains."""
+    return manifest(folder, replicas, model=slow_mlp.model(folder, milliseconds, hidden), **more)
 
 
 PROCESS_IDS = int(pathlib.Path("/proc/sys/kernel/pid_max").read_text())
@@ -79,12 +85,14 @@ def _is_parked(pid):
 
 
 class Run:
-    """One `lockstep run`, ended with everything it started when the case ends."""
+    """One `lockstep run`, ended with everything it started when the case ends. The steps of a slow_manifest wait until finish()."""
 
     def __init__(self, folder, path, environment=None, terminal=None, arguments=()):
         """`terminal`: a descriptor to write to instead of the file that output() reads; `arguments`: of the command, beside its own."""
+        self.folder = folder
         self.ledger = f"{folder}/ledger"
         os.makedirs(self.ledger, exist_ok=True)
+        slow_mlp.slowly(folder)
         self.log = open(f"{folder}/output.txt", "a+")
         self.process = subprocess.Popen(
             [*ENDS_WITH_US, f"{BIN}/lockstep", "run", str(path), "--folder", f"{folder}/run", *arguments], stdout=terminal or self.log,
@@ -132,6 +140,7 @@ class Run:
         return ledger.newest_round(self.ledger)[0]
 
     def finish(self, limit=LIMIT):
+        slow_mlp.quickly(self.folder)
         try:
             return self.process.wait(limit)
         except subprocess.TimeoutExpired:

@@ -13,6 +13,7 @@ class ProgramRun(Run):
     """`lockstep run --nproc N -- command`."""
 
     def __init__(self, folder, *command, nproc=1, environment=None):
+        self.folder = folder
         self.ledger = f"{folder}/ledger"
         os.makedirs(self.ledger, exist_ok=True)
         self.log = open(f"{folder}/output.txt", "a+")

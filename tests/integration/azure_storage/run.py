@@ -22,7 +22,7 @@ import checkpoints
 import ledger
 from build_folder import BIN
 from cases import ENDS_WITH_US, expect, until
-from local_run import LONGER, Run, expect_complete, manifest
+from local_run import LONGER, Run, expect_complete, manifest, slow_manifest
 
 HERE = pathlib.Path(__file__).resolve().parent
 ACCOUNT = "lockstep"
@@ -106,7 +106,7 @@ def store():
 
 def test_resumes_from_a_container(folder):
     with store() as azure:
-        path = manifest(folder, replicas=2, sections={"checkpoint": {"uri": "abfs://elsewhere/x", "intervalSteps": 20, "keepLast": 2}}, epochs=LONGER)
+        path = slow_manifest(folder, replicas=2, sections={"checkpoint": {"uri": "abfs://elsewhere/x", "intervalSteps": 20, "keepLast": 2}}, epochs=LONGER)
         with Run(folder, path, azure.variables(), arguments=("--checkpoint-uri", JOB)) as run:
             run.until_step(50)
             run.process.send_signal(signal.SIGTERM)

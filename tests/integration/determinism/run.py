@@ -5,6 +5,7 @@ import signal
 import time
 
 import checkpoints
+import slow_mlp
 from cases import expect
 from local_run import BATCH, LONGER, SAMPLES, Run, expect_complete, manifest
 
@@ -21,7 +22,8 @@ def final_digest(folder, name, replicas, harm=lambda run: None, **training):
     place = pathlib.Path(folder) / name
     place.mkdir()
     start = time.monotonic()
-    with Run(place, manifest(place, replicas=replicas, epochs=LONGER, **{"determinism": "World", **training})) as run:
+    training = {"determinism": "World", "model": slow_mlp.model(place, milliseconds=3), **training}
+    with Run(place, manifest(place, replicas=replicas, epochs=LONGER, **training)) as run:
         harm(run)
         expect_complete(run, LONGER)
     step, checkpoint = checkpoints.newest(place / "checkpoints")

@@ -18,7 +18,7 @@ import pytest
 import checkpoints
 import ledger
 from cases import expect
-from local_run import LONGER, Run, expect_complete, manifest
+from local_run import LONGER, Run, expect_complete, manifest, slow_manifest
 from servers import listening
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -87,7 +87,7 @@ def service_account():
 
 def test_resumes_from_a_bucket(folder):
     with store() as (bucket, environment):
-        path = manifest(folder, replicas=2, sections={"checkpoint": {"uri": "gs://elsewhere/x", "intervalSteps": 20, "keepLast": 2}}, epochs=LONGER)
+        path = slow_manifest(folder, replicas=2, sections={"checkpoint": {"uri": "gs://elsewhere/x", "intervalSteps": 20, "keepLast": 2}}, epochs=LONGER)
         with Run(folder, path, environment, arguments=JOB) as run:
             run.until_step(50)
             run.process.send_signal(signal.SIGTERM)

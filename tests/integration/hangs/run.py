@@ -8,9 +8,7 @@ import time
 
 import ledger
 from cases import LIMIT, expect
-from local_run import BATCH, EPOCHS, SAMPLES, Run, expect_complete, logged, manifest
-
-LONG_RUN = 3 * EPOCHS  # epochs: the hang must come in the middle
+from local_run import BATCH, LONGER, SAMPLES, Run, expect_complete, logged, manifest, slow_manifest
 
 
 def log_of(run_folder):
@@ -18,7 +16,7 @@ def log_of(run_folder):
 
 
 def stop_a_rank(folder, bound, **policy):
-    path = manifest(folder, sections={"healthPolicy": policy}, epochs=LONG_RUN, evaluation={"everyEpochs": LONG_RUN})
+    path = slow_manifest(folder, sections={"healthPolicy": policy}, epochs=LONGER, evaluation={"everyEpochs": LONGER})
     with Run(folder, path) as run:
         run.until_step(80)
         before = run.ranks()
@@ -27,7 +25,7 @@ def stop_a_rank(folder, bound, **policy):
         run.until("the end of the stopped rank", lambda: victim not in run.ranks())
         run.until("a new rank", lambda: len(run.ranks()) == 3)
         expect(set(run.ranks()) >= {before[0], before[2]}, "a survivor's process was replaced")
-        expect_complete(run, LONG_RUN)
+        expect_complete(run, LONGER)
     hangs = logged(folder, "rank hangs")
     expect(len(hangs) == 1, f"one hang was expected: {hangs}")
     hang = hangs[0]
@@ -50,8 +48,8 @@ def test_a_stopped_rank_is_found_within_the_learned_bound(folder):
 
 
 def test_a_rank_that_is_late_by_more_than_a_minute_breaks_no_round(folder):
-    path = manifest(folder, sections={"healthPolicy": {"stepTimeoutSeconds": LIMIT}}, epochs=LONG_RUN,
-                    evaluation={"everyEpochs": LONG_RUN})
+    path = slow_manifest(folder, sections={"healthPolicy": {"stepTimeoutSeconds": LIMIT}}, epochs=LONGER,
+                    evaluation={"everyEpochs": LONGER})
     with Run(folder, path) as run:
         run.until_step(80)
         before = sorted(run.ranks())
@@ -61,29 +59,29 @@ def test_a_rank_that_is_late_by_more_than_a_minute_breaks_no_round(folder):
         run.until("that it is late", lambda: time.monotonic() >= late_until)
         os.kill(before[1], signal.SIGCONT)
         expect(sorted(run.ranks()) == before, "a process was replaced")
-        expect_complete(run, LONG_RUN)
+        expect_complete(run, LONGER)
     expect(not logged(folder, "round broken"), f"{logged(folder, 'round broken')}")
 
 
 def test_a_hang_that_is_only_reported_ends_by_itself(folder):
-    path = manifest(folder, sections={"healthPolicy": {"stepTimeoutSeconds": 3, "onHang": "Report"}}, epochs=LONG_RUN,
-                    evaluation={"everyEpochs": LONG_RUN})
+    path = slow_manifest(folder, sections={"healthPolicy": {"stepTimeoutSeconds": 3, "onHang": "Report"}}, epochs=LONGER,
+                    evaluation={"everyEpochs": LONGER})
     with Run(folder, path) as run:
         run.until_step(80)
         victim = run.ranks()[1]
         os.kill(victim, signal.SIGSTOP)
         run.until("the report", lambda: logged(folder, "rank hangs"))
         os.kill(victim, signal.SIGCONT)
-        expect_complete(run, LONG_RUN)
+        expect_complete(run, LONGER)
         expect(not logged(folder, "threads of the rank that hangs"), "the rank was to be left alone")
 
 
 def test_a_rank_writes_its_stack_when_asked(folder):
-    with Run(folder, manifest(folder, epochs=LONG_RUN)) as run:
+    with Run(folder, slow_manifest(folder, epochs=LONGER)) as run:
         run.until_step(20)
         os.kill(run.ranks()[1], signal.SIGUSR1)
         run.until("the stack", lambda: "stack of the training thread:" in log_of(folder))
-        expect_complete(run, LONG_RUN)
+        expect_complete(run, LONGER)
     lines = log_of(folder).splitlines()
     frames = [line for line in lines if line.startswith("[rank ") and "lockstep-rank(" in line]
     expect(frames, "no frame of the program is in the log, labelled with its rank")

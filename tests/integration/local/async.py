@@ -8,7 +8,7 @@ import time
 
 import ledger
 from cases import expect
-from local_run import BATCH, EPOCHS, LONGER, SAMPLES, Run, expect_complete, ledger_of, manifest, slowed, stop, unfinished
+from local_run import BATCH, LONGER, SAMPLES, Run, expect_complete, ledger_of, manifest, slow_manifest, slowed, stop, unfinished
 
 WINDOW = 25
 ASYNC = {"strategy": "async", "sync": {"staleness": WINDOW}, "evaluation": None}
@@ -22,8 +22,7 @@ def rank_of(pid):
 
 
 def test_takes_a_window_again_where_a_rank_died_in_it(folder):
-    epochs = 5 * EPOCHS  # so many windows that a quick machine is looked at inside one
-    with Run(folder, manifest(folder, sections=SAVES(folder), epochs=epochs, **ASYNC)) as run:
+    with Run(folder, slow_manifest(folder, sections=SAVES(folder), epochs=LONGER, **ASYNC)) as run:
         run.until_step(2 * WINDOW)
         before = run.ranks()
         victim, found = before[1], []
@@ -40,7 +39,7 @@ def test_takes_a_window_again_where_a_rank_died_in_it(folder):
         os.kill(victim, signal.SIGKILL)
         run.until("the rank's return", lambda: len(run.ranks()) == 3 and victim not in run.ranks())
         expect(set(run.ranks()) >= {before[0], before[2]}, "a survivor's process was replaced")
-        expect_complete(run, epochs)
+        expect_complete(run, LONGER)
     records = ledger.read(run.ledger)
     killed_in = min(r["round"] for r in records if r["step"] == found[0] and r["event"] == "contribute")
     done_in = {r["round"] for r in records if r["step"] == found[0] and r["event"] == "commit"}
@@ -49,7 +48,7 @@ def test_takes_a_window_again_where_a_rank_died_in_it(folder):
 
 
 def test_resumes_where_it_was_stopped(folder):
-    path = manifest(folder, replicas=2, epochs=LONGER, **ASYNC)
+    path = slow_manifest(folder, replicas=2, epochs=LONGER, **ASYNC)
     with Run(folder, path) as run:
         run.until_step(2 * WINDOW)
         stop(run, folder)
@@ -59,7 +58,7 @@ def test_resumes_where_it_was_stopped(folder):
 
 def test_a_stopped_rank_0_takes_nobody_with_it(folder):
     """Its process has the number that the others add to, so all wait for it."""
-    with Run(folder, manifest(folder, epochs=LONGER, sections={"healthPolicy": {"stepTimeoutSeconds": 4}}, **ASYNC)) as run:
+    with Run(folder, slow_manifest(folder, epochs=LONGER, sections={"healthPolicy": {"stepTimeoutSeconds": 4}}, **ASYNC)) as run:
         run.until_step(2 * WINDOW)
         before = run.ranks()
         victim = next(pid for pid in before if rank_of(pid) == 0)

@@ -7,14 +7,14 @@ import tempfile
 import checkpoints
 import ledger
 from cases import expect
-from local_run import BATCH, LONGER, SAMPLES, Run, expect_complete, manifest
+from local_run import BATCH, LONGER, SAMPLES, Run, expect_complete, slow_manifest
 
 ONE_DEVICE = "dataparallel finds one device only: training on it as one process does"
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}  # as bits are compared
 
 
 def job(folder, strategy="dataparallel", replicas=1, maximum=1, **sections):
-    return manifest(folder, replicas=replicas, strategy=strategy, epochs=LONGER,
+    return slow_manifest(folder, replicas, strategy=strategy, epochs=LONGER,
                     sections={"elasticPolicy": {"minReplicas": 1, "maxReplicas": maximum}, **sections})
 
 

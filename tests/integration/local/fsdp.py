@@ -5,14 +5,14 @@ import signal
 import checkpoints
 from cases import expect
 from divided_run import end_a_pod, kill_a_rank, logs, sources
-from local_run import BATCH, LONGER, SAMPLES, Run, expect_complete, manifest, stop
+from local_run import BATCH, LONGER, SAMPLES, Run, expect_complete, slow_manifest, stop
 
 LOST = "layers and optimizer state lost with the ranks that held it"
 STEPS = LONGER * -(-SAMPLES // BATCH)
 
 
 def job(folder, replicas=3, nproc=1, **fsdp):
-    return manifest(folder, replicas=replicas, sections={"nprocPerNode": nproc}, strategy="fsdp", fsdp=fsdp, epochs=LONGER,
+    return slow_manifest(folder, replicas, sections={"nprocPerNode": nproc}, strategy="fsdp", fsdp=fsdp, epochs=LONGER,
                     optimizer={"name": "adamw", "learningRate": 0.002, "weightDecay": 0.1, "clipNorm": 1})
 
 

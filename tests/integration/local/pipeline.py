@@ -17,7 +17,7 @@ import time
 import checkpoints
 import ledger
 from cases import expect
-from local_run import BATCH, EPOCHS, LONGER, SAMPLES, Run, expect_complete, manifest, stop
+from local_run import BATCH, EPOCHS, LONGER, SAMPLES, Run, expect_complete, slow_manifest, stop
 
 STEPS_PER_EPOCH = -(-SAMPLES // BATCH)
 LOST = "layers lost with the ranks that held them"
@@ -26,7 +26,7 @@ ROUNDING = 1e-3  # of the length of a tensor, after all steps
 
 def job(folder, strategy="pipeline", replicas=2, **sections):
     # Micro-batches of a quarter of the batch: of the usual sixteenth, messages between processes on few processors take nearly all of the time.
-    return manifest(folder, replicas=replicas, strategy=strategy, microBatchSize=BATCH // 4, model={"name": "mlp", "mlp": {"hiddenSizes": [64, 32, 32]}},
+    return slow_manifest(folder, replicas, milliseconds=3, hidden=(64, 32, 32), strategy=strategy, microBatchSize=BATCH // 4,
                     optimizer={"name": "sgd", "learningRate": 0.05, "momentum": 0.9, "clipNorm": 1}, **sections)
 
 

@@ -22,7 +22,7 @@ import checkpoints
 import ledger
 from build_folder import BIN
 from cases import LIMIT, expect
-from local_run import BATCH, EPOCHS, LONGER, SAMPLES, Run, children, expect_complete, logged, manifest, seconds_without_commit, stop, unfinished
+from local_run import BATCH, EPOCHS, LONGER, SAMPLES, Run, children, expect_complete, logged, manifest, seconds_without_commit, slow_manifest, stop, unfinished
 
 
 def test_completes(folder):
@@ -69,7 +69,7 @@ def test_writes_the_lines_of_all_ranks_where_asked(folder):
 
 
 def test_survives_a_killed_rank(folder):
-    with Run(folder, manifest(folder, epochs=LONGER)) as run:
+    with Run(folder, slow_manifest(folder, epochs=LONGER)) as run:
         run.until_step(60)
         before = run.ranks()
         expect(len(before) == 3, f"3 rank processes expected, {len(before)} found")
@@ -84,7 +84,7 @@ def test_survives_a_killed_rank(folder):
 
 
 def test_survives_a_killed_worker(folder):
-    with Run(folder, manifest(folder, epochs=LONGER)) as run:
+    with Run(folder, slow_manifest(folder, epochs=LONGER)) as run:
         run.until_step(60)
         survivors = run.ranks()
         victim = run.workers()[2]
@@ -100,7 +100,7 @@ def slot_of(worker):
 
 
 def test_promotes_a_standby(folder):
-    with Run(folder, manifest(folder, replicas=2, minimum=2, sections={"standbyReplicas": 1}, epochs=LONGER)) as run:
+    with Run(folder, slow_manifest(folder, replicas=2, minimum=2, sections={"standbyReplicas": 1}, epochs=LONGER)) as run:
         run.until("three ranks", lambda: len(run.ranks()) == 3)
         run.until_step(60)
         entered = {slot: pathlib.Path(folder, "run", f"local-worker-{slot}.log") for slot in range(3)}
@@ -118,7 +118,7 @@ def test_promotes_a_standby(folder):
 
 
 def test_restarts_from_the_checkpoint_when_all_ranks_die(folder):
-    with Run(folder, manifest(folder, epochs=LONGER)) as run:
+    with Run(folder, slow_manifest(folder, epochs=LONGER)) as run:
         run.until("a checkpoint", lambda: checkpoints.newest(pathlib.Path(folder, "checkpoints")))
         for pid in run.ranks():
             os.kill(pid, signal.SIGKILL)
@@ -128,7 +128,7 @@ def test_restarts_from_the_checkpoint_when_all_ranks_die(folder):
 
 
 def test_stops_on_sigterm_and_resumes(folder):
-    path = manifest(folder, epochs=LONGER)
+    path = slow_manifest(folder, epochs=LONGER)
     with Run(folder, path) as run:
         run.until_step(50)
         stop(run, folder)
@@ -138,7 +138,7 @@ def test_stops_on_sigterm_and_resumes(folder):
 
 def test_stops_without_saving_where_told_so(folder):
     section = {"checkpoint": {"uri": f"file://{folder}/checkpoints", "onTermination": "None"}}
-    with Run(folder, manifest(folder, sections=section, epochs=10 * EPOCHS)) as run:
+    with Run(folder, slow_manifest(folder, sections=section, epochs=LONGER)) as run:
         run.until_step(20)
         run.process.send_signal(signal.SIGTERM)
         expect(run.finish() == 143, f"exit code {run.process.returncode}")
@@ -147,7 +147,7 @@ def test_stops_without_saving_where_told_so(folder):
 
 def test_saves_when_asked(folder):
     stored = pathlib.Path(folder, "checkpoints")
-    with Run(folder, manifest(folder, sections={"checkpoint": {"uri": f"file://{stored}"}}, epochs=10 * EPOCHS)) as run:
+    with Run(folder, slow_manifest(folder, sections={"checkpoint": {"uri": f"file://{stored}"}}, epochs=LONGER)) as run:
         run.until_step(20)
         expect(not checkpoints.newest(stored), "there are no intervals, and yet a checkpoint")
         reached = ledger.newest_commit(run.ledger)
@@ -207,17 +207,16 @@ def kill_inside_a_window(run, victim, steps):
 
 
 def test_local_sgd_takes_a_window_again_where_a_rank_died_in_it(folder):
-    epochs = 5 * EPOCHS  # so many windows that a quick machine is looked at inside one
-    total = epochs * -(-SAMPLES // BATCH)
-    training = {**LOCAL_SGD, "sync": {"everySteps": WINDOW}, "epochs": epochs}
+    total = LONGER * -(-SAMPLES // BATCH)
+    training = {**LOCAL_SGD, "sync": {"everySteps": WINDOW}, "epochs": LONGER}
     checkpoint = {"checkpoint": {"uri": f"file://{folder}/checkpoints", "intervalSteps": 2 * WINDOW}}
-    with Run(folder, manifest(folder, sections=checkpoint, **training)) as run:
+    with Run(folder, slow_manifest(folder, sections=checkpoint, **training)) as run:
         run.until_step(2 * WINDOW)
         before = run.ranks()
         steps = kill_inside_a_window(run, before[1], total)
         run.until("the rank's return", lambda: len(run.ranks()) == 3 and before[1] not in run.ranks())
         expect(set(run.ranks()) >= {before[0], before[2]}, "a survivor's process was replaced")
-        expect_complete(run, epochs)
+        expect_complete(run, LONGER)
     records = ledger.read(run.ledger)
     window = range(steps[0], steps[0] + WINDOW)
     expect(steps[0] % WINDOW == 0, f"a window begins at {steps[0]}")
@@ -232,7 +231,7 @@ def test_local_sgd_takes_a_window_again_where_a_rank_died_in_it(folder):
 
 def test_local_sgd_resumes_with_its_outer_step(folder):
     training = {**LOCAL_SGD, "sync": {"everySteps": WINDOW, "outer": {"learningRate": 0.7, "momentum": 0.5}}}
-    path = manifest(folder, replicas=2, epochs=LONGER, **training)
+    path = slow_manifest(folder, replicas=2, epochs=LONGER, **training)
     with Run(folder, path) as run:
         run.until_step(2 * WINDOW)
         _, checkpoint = stop(run, folder)
@@ -287,15 +286,16 @@ SMALL_CNN = {"model": {"name": "cnn", "cnn": {"channels": [8, 16], "hiddenSize":
 
 def test_learns_from_a_folder_of_images(folder):
     data = write_images(f"{folder}/images")
-    with Run(folder, manifest(folder, replicas=2, data=data, epochs=LONGER, evaluation={"everyEpochs": LONGER}, **SMALL_CNN)) as run:
+    epochs = 3 * EPOCHS
+    with Run(folder, manifest(folder, replicas=2, data=data, epochs=epochs, evaluation={"everyEpochs": epochs}, **SMALL_CNN)) as run:
         run.until_step(60)
         victim = run.ranks()[1]
         os.kill(victim, signal.SIGKILL)
         run.until("the rank's return", lambda: len(run.ranks()) == 2 and victim not in run.ranks())
-        expect_complete(run, LONGER)
+        expect_complete(run, epochs)
         accuracy = float(run.output().rpartition("test accuracy ")[2].partition(",")[0])
     expect(accuracy >= 0.6, f"the accuracy is {accuracy}; chance has 0.1")
-    print(f"     {LONGER} epochs of {SAMPLES} images: accuracy {accuracy}")
+    print(f"     {epochs} epochs of {SAMPLES} images: accuracy {accuracy}")
 
 
 def test_names_an_image_that_is_damaged(folder):
@@ -376,7 +376,7 @@ def test_leaves_a_history_to_plot(folder):
         newest = (checkpoints.newest(pathlib.Path(folder, "checkpoints")) or [0])[0]
         return newest >= 80 and any("signal 9" in r.get("cause", "") and r["step"] <= newest for r in history(folder)["round"])
 
-    with Run(folder, manifest(folder, epochs=LONGER, evaluation={"everyEpochs": LONGER // 2})) as run:
+    with Run(folder, slow_manifest(folder, epochs=LONGER, evaluation={"everyEpochs": LONGER // 2})) as run:
         run.until_step(5)
         os.kill(run.ranks()[1], signal.SIGKILL)
         run.until("the rank's return", lambda: len(run.ranks()) == 3)

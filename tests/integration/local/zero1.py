@@ -13,14 +13,14 @@ import checkpoints
 import ledger
 from cases import expect
 from divided_run import end_a_pod, kill_a_rank, logs, sources
-from local_run import BATCH, LONGER, SAMPLES, Run, children, expect_complete, ledger_of, logged, manifest, stop
+from local_run import BATCH, LONGER, SAMPLES, Run, children, expect_complete, ledger_of, logged, slow_manifest, stop
 
 LOST = "optimizer state lost with the ranks that held it"
 
 
 def job(folder, copies=1, strategy="zero1", replicas=3, nproc=1):
     section = {"zero1": {"copies": copies}} if strategy == "zero1" else {}
-    return manifest(folder, replicas=replicas, sections={"nprocPerNode": nproc}, strategy=strategy, determinism="World", epochs=LONGER,
+    return slow_manifest(folder, replicas, milliseconds=3, sections={"nprocPerNode": nproc}, strategy=strategy, determinism="World", epochs=LONGER,
                     optimizer={"name": "adamw", "learningRate": 0.002, "weightDecay": 0.1, "clipNorm": 1}, **section)
 
 

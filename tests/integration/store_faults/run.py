@@ -20,6 +20,7 @@ import pytest
 import checkpoints
 import ledger
 import s3_server
+import slow_mlp
 import toxics
 from cases import expect
 from http_proxy import Answers, At, Cut, HttpProxy, LosesTheAnswer, Request, Rule
@@ -28,8 +29,9 @@ from oracle import KEEP_LAST, Oracle, unfinished_uploads, unnamed
 
 URI = "s3://bucket/jobs/one"
 INTERVAL = 5
+PAUSE = 150  # milliseconds of a step: a save is over before the next one begins
 # 11.2 MB of parameters, which rank 0 stores, and as much of momentum, which rank 1 stores: above 10 MiB Arrow uploads in parts.
-MODEL = {"name": "mlp", "mlp": {"hiddenSizes": [1400, 1200]}}
+HIDDEN = (1400, 1200)
 SHARD = 11_200_000
 SAVE = 2 * SHARD
 MORE_STEPS = 2 * INTERVAL  # of the run that goes on
@@ -43,8 +45,7 @@ pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 
 
 def job(folder, uri, steps=1_000_000, interval=INTERVAL, strategy="ddp", policy=None):
-    os.makedirs(folder, exist_ok=True)
-    return manifest(folder, replicas=2, minimum=2, model=MODEL, globalBatchSize=4, epochs=None, steps=steps, evaluation=None,
+    return manifest(folder, replicas=2, minimum=2, model=slow_mlp.model(folder, PAUSE, HIDDEN), globalBatchSize=4, epochs=None, steps=steps, evaluation=None,
                     optimizer={"name": "sgd", "learningRate": 0.001, "momentum": 0.9}, strategy=strategy,
                     sections={"checkpoint": {"uri": uri, "intervalSteps": interval, "keepLast": KEEP_LAST},
                               "failurePolicy": policy or {"maxRestarts": 100_000}})
@@ -89,8 +90,12 @@ class Trial:
         """Until a save that began after the last one that failed is complete; the oracle may see an older one late."""
         self.oracle.until_newer(max(self.oracle.newest, *self.failed_steps(), -1), self.run)
 
+    def quickly(self):
+        slow_mlp.quickly(self.folder)
+
     def goes_on_to_the_bits_of_a_quiet_run(self):
         self.until_it_saves()
+        self.quickly()
         self.run.process.send_signal(signal.SIGTERM)
         code = self.run.finish()
         expect(code == 143, f"exit code {code}\n{self.run.output()[-4000:]}")
@@ -99,6 +104,7 @@ class Trial:
         self.oracle.finish()
         expect(self.oracle.newest == steps, f"the newest checkpoint is of step {self.oracle.newest}, not {steps}")
         quiet = f"{self.folder}/quiet"
+        os.mkdir(quiet)
         place = f"file://{quiet}/checkpoints"
         finish(quiet, job(quiet, place, steps, interval=steps), place, {})
         return steps, checkpoints.digest_of_tensors(checkpoints.newest(f"{quiet}/checkpoints")[1])
@@ -250,7 +256,7 @@ def test_away_while_ranks_die(folder):
 def test_away_while_a_divided_state_is_lost(folder, strategy):
     """A dead rank takes a part of the state with it: the server, which is gone, has it. Then it is gone at the end."""
     with s3_server.s3_server() as (bucket, port), toxics.toxiproxy(port) as proxy:
-        with Trial(folder, URI, *environments(proxy.url, port), strategy=strategy, steps=400) as trial:
+        with Trial(folder, URI, *environments(proxy.url, port), strategy=strategy, steps=200) as trial:
             trial.until_it_saves()
             proxy.shut()
             kill(trial.run.ranks()[:1])
@@ -258,12 +264,13 @@ def test_away_while_a_divided_state_is_lost(folder, strategy):
             proxy.reset()
             trial.until_it_saves()
             proxy.shut()
+            trial.quickly()
             until_waiting(trial.run, folder, "the last checkpoint")
             proxy.reset()
             code = trial.run.finish()
             expect(code == 0, f"exit code {code}\n{trial.run.output()[-4000:]}")
             step, _ = checkpoints.newest(bucket / "jobs/one")
-            expect(step == 400, f"the newest checkpoint is of step {step}")
+            expect(step == 200, f"the newest checkpoint is of step {step}")
 
 
 def test_away_for_good(folder):

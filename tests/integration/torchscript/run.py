@@ -11,7 +11,7 @@ import subprocess
 import checkpoints
 from build_folder import BUILD
 from cases import LIMIT, expect
-from local_run import LONGER, Run, expect_complete, manifest
+from local_run import EPOCHS, Run, expect_complete, manifest
 
 WRITE = BUILD / "tests/integration/torchscript/write_script_module"
 NAMES = {"conv1.weight", "conv1.bias", "bn1.weight", "bn1.bias", "fc1.weight", "fc1.bias",
@@ -31,12 +31,12 @@ def accuracy(run):
 
 
 def test_learns_through_a_killed_rank(folder):
-    with Run(folder, job(folder, epochs=LONGER)) as run:
+    with Run(folder, job(folder, epochs=3 * EPOCHS)) as run:
         run.until_step(60)
         victim = run.ranks()[1]
         os.kill(victim, signal.SIGKILL)
         run.until("the rank's return", lambda: len(run.ranks()) == 2 and victim not in run.ranks())
-        expect_complete(run, LONGER)
+        expect_complete(run, 3 * EPOCHS)
         expect(accuracy(run) > 0.8, f"accuracy {accuracy(run)}")
         print(f"     accuracy {accuracy(run)}")
     _, newest = checkpoints.newest(pathlib.Path(folder, "checkpoints"))
@@ -46,7 +46,7 @@ def test_learns_through_a_killed_rank(folder):
 
 
 def test_goes_on_from_its_checkpoint(folder):
-    path = job(folder, epochs=LONGER)
+    path = job(folder, epochs=3 * EPOCHS)
     with Run(folder, path) as run:
         run.until_step(50)
         run.process.send_signal(signal.SIGTERM)
