@@ -37,6 +37,7 @@ LEDGER = "/ledger"
 SAMPLES, BATCH = 60000, 128  # Fashion-MNIST
 STEPS_PER_EPOCH = -(-SAMPLES // BATCH)
 
+
 def slow_model(milliseconds):
     """Of jobs with a ledger. Its forward passes wait until `Job.quickly`."""
     return slow_mlp.model(LEDGER, milliseconds, library=f"{LEDGER}/{slow_mlp.LIBRARY.name}")
@@ -186,7 +187,7 @@ class Job:
         trainer.setdefault("env", []).append({"name": "LOCKSTEP_SAMPLE_LEDGER", "value": LEDGER})
 
     def quickly(self):
-        """From now on a SLOW job takes no time that it does not need."""
+        """The steps of a SLOW job wait no longer."""
         slow_mlp.quickly(self.ledger)
 
     def kubectl(self, *arguments, **options):

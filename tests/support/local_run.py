@@ -85,7 +85,7 @@ def _is_parked(pid):
 
 
 class Run:
-    """One `lockstep run`, ended with everything it started when the case ends. The steps of a slow_manifest wait until finish()."""
+    """One `lockstep run`, ended with everything it started when the case ends. The steps of a slow_manifest wait until quickly() or finish()."""
 
     def __init__(self, folder, path, environment=None, terminal=None, arguments=()):
         """`terminal`: a descriptor to write to instead of the file that output() reads; `arguments`: of the command, beside its own."""
@@ -139,8 +139,12 @@ class Run:
         self.until(f"a round of {ranks} ranks after round {after}", is_there)
         return ledger.newest_round(self.ledger)[0]
 
-    def finish(self, limit=LIMIT):
+    def quickly(self):
+        """The steps of a slow_manifest wait no longer."""
         slow_mlp.quickly(self.folder)
+
+    def finish(self, limit=LIMIT):
+        self.quickly()
         try:
             return self.process.wait(limit)
         except subprocess.TimeoutExpired:

@@ -1,6 +1,6 @@
-// The built-in model mlp as a plugin that takes its time: while the file that its option `while` names is there, each
-// forward pass of the training waits. A job that a test does something to uses little of the machine meanwhile, and is
-// done soon after the file is removed. Options: while (path), milliseconds (of each wait), hiddenSizes ("1024,512").
+// The built-in model mlp as a plugin whose forward passes in training wait while the file of its option `while` exists.
+// A job uses little of the processors while a test acts on it, and completes soon after the test has removed the file.
+// Options: while (path), milliseconds (of each wait), hiddenSizes ("1024,512").
 
 #include <lockstep/plugin.h>
 #include <torch/nn/modules/linear.h>
@@ -8,10 +8,8 @@
 #include <chrono>
 #include <filesystem>
 #include <sstream>
-#include <stdexcept>
 #include <string>
 #include <thread>
-#include <utility>
 
 namespace {
 
@@ -48,6 +46,7 @@ class SlowMlp final : public lockstep::Model {
     width = size;
   }
 
+  // The wait is the purpose of this model: it makes a step last. No test synchronises by it.
   void Wait() const {
     if (is_training() && std::filesystem::exists(while_)) std::this_thread::sleep_for(pause_);
   }

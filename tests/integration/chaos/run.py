@@ -179,7 +179,7 @@ def test_while_the_rendezvous_is_away(folder):
     with unharmed(folder) as run:
         run.until_step(10)
         run.process.send_signal(signal.SIGSTOP)
-        run.until_step(30)  # it goes on without
+        run.until_step(30)  # it continues without it
         kill(run.ranks()[1])
         time.sleep(2)  # the fault: how long it is away
         run.process.send_signal(signal.SIGCONT)

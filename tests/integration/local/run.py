@@ -68,6 +68,16 @@ def test_writes_the_lines_of_all_ranks_where_asked(folder):
         expect(ranks == {0, 1}, f"{message}: written by ranks {ranks}")
 
 
+def test_steps_of_a_slow_manifest_wait_until_the_test_is_ready(folder):
+    """The other cases act on such a job while it trains."""
+    steps, milliseconds = 20, 25
+    with Run(folder, slow_manifest(folder, replicas=2, milliseconds=milliseconds, epochs=LONGER)) as run:
+        run.until_step(steps)
+        times = [r["time"] for r in ledger.read(run.ledger) if r["event"] == "commit" and r["step"] in (0, steps)]
+        expect(max(times) - min(times) >= steps * milliseconds / 1000, f"{steps} steps took {max(times) - min(times)} s")
+        expect_complete(run, LONGER)
+
+
 def test_survives_a_killed_rank(folder):
     with Run(folder, slow_manifest(folder, epochs=LONGER)) as run:
         run.until_step(60)

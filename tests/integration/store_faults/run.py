@@ -20,11 +20,10 @@ import pytest
 import checkpoints
 import ledger
 import s3_server
-import slow_mlp
 import toxics
 from cases import expect
 from http_proxy import Answers, At, Cut, HttpProxy, LosesTheAnswer, Request, Rule
-from local_run import Run, logged, manifest
+from local_run import Run, logged, slow_manifest
 from oracle import KEEP_LAST, Oracle, unfinished_uploads, unnamed
 
 URI = "s3://bucket/jobs/one"
@@ -45,10 +44,10 @@ pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 
 
 def job(folder, uri, steps=1_000_000, interval=INTERVAL, strategy="ddp", policy=None):
-    return manifest(folder, replicas=2, minimum=2, model=slow_mlp.model(folder, PAUSE, HIDDEN), globalBatchSize=4, epochs=None, steps=steps, evaluation=None,
-                    optimizer={"name": "sgd", "learningRate": 0.001, "momentum": 0.9}, strategy=strategy,
-                    sections={"checkpoint": {"uri": uri, "intervalSteps": interval, "keepLast": KEEP_LAST},
-                              "failurePolicy": policy or {"maxRestarts": 100_000}})
+    return slow_manifest(folder, 2, PAUSE, HIDDEN, minimum=2, globalBatchSize=4, epochs=None, steps=steps, evaluation=None,
+                         optimizer={"name": "sgd", "learningRate": 0.001, "momentum": 0.9}, strategy=strategy,
+                         sections={"checkpoint": {"uri": uri, "intervalSteps": interval, "keepLast": KEEP_LAST},
+                                   "failurePolicy": policy or {"maxRestarts": 100_000}})
 
 
 class Trial:
@@ -90,12 +89,8 @@ class Trial:
         """Until a save that began after the last one that failed is complete; the oracle may see an older one late."""
         self.oracle.until_newer(max(self.oracle.newest, *self.failed_steps(), -1), self.run)
 
-    def quickly(self):
-        slow_mlp.quickly(self.folder)
-
     def goes_on_to_the_bits_of_a_quiet_run(self):
         self.until_it_saves()
-        self.quickly()
         self.run.process.send_signal(signal.SIGTERM)
         code = self.run.finish()
         expect(code == 143, f"exit code {code}\n{self.run.output()[-4000:]}")
@@ -264,7 +259,7 @@ def test_away_while_a_divided_state_is_lost(folder, strategy):
             proxy.reset()
             trial.until_it_saves()
             proxy.shut()
-            trial.quickly()
+            trial.run.quickly()
             until_waiting(trial.run, folder, "the last checkpoint")
             proxy.reset()
             code = trial.run.finish()
