@@ -59,9 +59,10 @@ void HangDetector::Assigned(SteadyTime now) {
   BeginPhase(RankPhase::kSync, now);
 }
 
-void HangDetector::LeaveRequested(SteadyTime now) {
+void HangDetector::LeaveRequested(protocol::LeaveMode mode, SteadyTime now) {
   if (!Bound().has_value()) return;
   leave_requested_ = now;
+  leave_mode_ = mode;
   asked_.reset();
 }
 
@@ -74,7 +75,8 @@ void HangDetector::OnMessage(const protocol::FromRank& message, SteadyTime now) 
     BeginPhase(std::nullopt, now);
   } else if (const auto* pong = std::get_if<protocol::Pong>(&message)) {
     answer_ = *pong;
-    leave_requested_.reset();
+    const bool has_to_leave = leave_mode_ == protocol::LeaveMode::kAbort && pong->waits_for_peers;
+    if (!has_to_leave) leave_requested_.reset();
   }
 }
 
@@ -223,10 +225,14 @@ HangFinding HangDetector::JudgeLeaving(SteadyTime now) {
     answer_.reset();
     return {.kind = Kind::kAsk};
   }
-  if (Seconds(now - *leave_requested_).count() < kLeastBoundSeconds) return {};
+  if (Seconds(now - *leave_requested_).count() < kLeastBoundSeconds) {
+    AskAgain(now);
+    return {};
+  }
   found_ = true;
   return {Kind::kHangs, *phase_, Seconds(now - since_).count(), kLeastBoundSeconds,
-          "does not answer and does not leave its round"};
+          answer_.has_value() ? "waits for its peers and does not leave its round"
+                              : "does not answer and does not leave its round"};
 }
 
 }  // namespace lockstep::launch

@@ -21,7 +21,8 @@
 // as with a broken network, the round is given up after twice the bound, and at least 10 s after it, or of a
 // program that may take long the learned bound after it; a rank that does not leave it then hangs, too. At
 // the end of a round each rank gets a Ping in any phase, because no rank can train in the next round before
-// all have left. A rank that does not answer within 10 s hangs.
+// all have left. A rank that does not answer within 10 s hangs; if the round was aborted, so does one that still
+// answers that it waits for its peers, because nothing in that round is worth waiting for.
 
 #include <deque>
 #include <map>
@@ -70,7 +71,7 @@ class HangDetector {
   void ProcessStarted(SteadyTime now);
   void Assigned(SteadyTime now);
   // The rank was asked to leave its round.
-  void LeaveRequested(SteadyTime now);
+  void LeaveRequested(protocol::LeaveMode mode, SteadyTime now);
   void OnMessage(const protocol::FromRank& message, SteadyTime now);
   // Must be called several times a second.
   [[nodiscard]] HangFinding Look(SteadyTime now);
@@ -105,10 +106,12 @@ class HangDetector {
   std::map<protocol::RankPhase, TypicalTime> phase_times_;
   std::optional<SteadyTime> asked_;  // newest Ping in this silence
   std::optional<protocol::Pong> answer_;
-  std::optional<SteadyTime> leave_requested_;  // when the rank was asked to leave; until it answers
-  bool warned_ = false;                        // in this silence: kRoundSeemsStuck
-  bool gave_round_up_ = false;                 // in this silence
-  bool found_ = false;                         // this silence was reported
+  // When the rank was asked to leave; until it answers, or has left what was aborted.
+  std::optional<SteadyTime> leave_requested_;
+  protocol::LeaveMode leave_mode_{};
+  bool warned_ = false;         // in this silence: kRoundSeemsStuck
+  bool gave_round_up_ = false;  // in this silence
+  bool found_ = false;          // this silence was reported
   std::optional<SteadyTime> last_look_;
 };
 

@@ -230,7 +230,7 @@ void Supervision::EndRoundLocally(LeaveMode mode, int except_local_rank, SteadyT
     const bool training = ranks_[static_cast<std::size_t>(i)].state == RankState::kTraining;
     if (!training || i == except_local_rank) continue;
     Do(SendToRank{i, protocol::RoundOver{formation_, mode}});
-    hang_detectors_[static_cast<std::size_t>(i)].LeaveRequested(now);
+    hang_detectors_[static_cast<std::size_t>(i)].LeaveRequested(mode, now);
   }
 }
 

@@ -79,7 +79,7 @@ TEST_F(ProgramLifeTest, OneThatWasAskedToEndIsNoLongerJudged) {
     for (int step = 1; step <= 10; ++step)
       detector.OnMessage(protocol::Progress{.round = 3, .step = step}, now_ + step * 1s);
     const SteadyTime later = now_ + 22s;
-    detector.LeaveRequested(later);
+    detector.LeaveRequested(LeaveMode::kAbort, later);
     (void)detector.Look(later);
     tell(life.On(end, later), later);
     tell(life.On(protocol::Ping{}, later), later);

@@ -9,6 +9,7 @@
 namespace lockstep::launch {
 namespace {
 
+using protocol::LeaveMode;
 using protocol::RankPhase;
 
 using namespace std::chrono_literals;
@@ -349,9 +350,9 @@ TEST_F(HangDetectorTest, WarnsOnceBeforeARoundIsGivenUp) {
 TEST_F(HangDetectorTest, ARankThatIsAskedToLeaveItsRoundMustAnswerInAnyPhase) {
   Train(1, 100ms);
   Phase(RankPhase::kEvaluate);
-  detector_.LeaveRequested(now_);
+  detector_.LeaveRequested(LeaveMode::kAbort, now_);
   EXPECT_EQ(Pass(600s).kind, Kind::kNothing) << "it answers, and has its time for the phase";
-  detector_.LeaveRequested(now_);
+  detector_.LeaveRequested(LeaveMode::kAbort, now_);
   EXPECT_EQ(Pass(9s, std::nullopt).kind, Kind::kNothing);
   const HangFinding finding = Pass(2s, std::nullopt);
   EXPECT_EQ(finding.kind, Kind::kHangs);
@@ -359,16 +360,31 @@ TEST_F(HangDetectorTest, ARankThatIsAskedToLeaveItsRoundMustAnswerInAnyPhase) {
   EXPECT_EQ(Pass(60s, std::nullopt).kind, Kind::kNothing) << "once";
 }
 
+TEST_F(HangDetectorTest, WhoWaitsForItsPeersInARoundThatWasAbortedHangs) {
+  Train(1, 100ms);
+  Phase(RankPhase::kSync);
+  const protocol::Pong waits{.waits_for_peers = true};
+  detector_.LeaveRequested(LeaveMode::kYield, now_);
+  EXPECT_EQ(Pass(20s, waits).kind, Kind::kNothing) << "the step in flight is completed together";
+  detector_.LeaveRequested(LeaveMode::kAbort, now_);
+  EXPECT_EQ(Pass(9s, waits).kind, Kind::kNothing);
+  EXPECT_EQ(Pass(2s, waits).why, "waits for its peers and does not leave its round");
+  detector_.Assigned(now_);
+  detector_.LeaveRequested(LeaveMode::kAbort, now_);
+  EXPECT_EQ(Pass(5s, waits).kind, Kind::kNothing);
+  EXPECT_EQ(Pass(20s, protocol::Pong{}).kind, Kind::kNothing) << "it has come out of the collective";
+}
+
 TEST_F(HangDetectorTest, WhoBeginsSomethingElseInsteadOfLeavingHasToAnswerToo) {
   Train(1, 100ms);
-  detector_.LeaveRequested(now_);
+  detector_.LeaveRequested(LeaveMode::kAbort, now_);
   Phase(RankPhase::kEvaluate);
   EXPECT_TRUE(Hangs(12s, std::nullopt));
 }
 
 TEST_F(HangDetectorTest, WhoLeftItsRoundWaitsForTheNextWithoutABound) {
   Train(1, 100ms);
-  detector_.LeaveRequested(now_);
+  detector_.LeaveRequested(LeaveMode::kAbort, now_);
   Say(protocol::Ready{.step = 2});
   EXPECT_EQ(Pass(1h, std::nullopt).kind, Kind::kNothing);
 }
@@ -376,7 +392,7 @@ TEST_F(HangDetectorTest, WhoLeftItsRoundWaitsForTheNextWithoutABound) {
 TEST_F(HangDetectorTest, AProgramThatIsAskedToLeaveGetsNoPing) {
   detector_.Assigned(now_);
   Phase(RankPhase::kProgram);
-  detector_.LeaveRequested(now_);
+  detector_.LeaveRequested(LeaveMode::kAbort, now_);
   EXPECT_EQ(Pass(1h, std::nullopt).kind, Kind::kNothing);
 }
 
