@@ -1,8 +1,9 @@
 """The process group of one round: built from an assignment, aborted from any thread, dropped without waiting for its end.
 
-A collective that waits for a rank which is alive but has left cannot be ended from outside in Gloo: `abort` of its group wakes nobody
-(PyTorch 2.15). So DistributedDataParallel waits for futures of ours, which an abort completes with an error. The group itself is dropped
-by a thread of its own: its destructor waits until all connections of its collectives are closed, and they close when each rank drops its group.
+What waits in Gloo for a rank that is alive but has left cannot be ended from outside: `abort` of its group wakes nobody (PyTorch 2.15). So
+DistributedDataParallel waits for futures of ours, which an abort completes with an error; other operations are waited for by a thread that is given
+up then; and ranks connect through a store whose waits end with the round. The group itself is dropped by a thread of its own: its destructor waits until
+all connections of its collectives are closed, and they close when each rank drops its group.
 """
 from __future__ import annotations
 
@@ -16,15 +17,16 @@ import torch
 import torch.distributed as dist
 
 from lockstep.errors import LockstepError, RoundBroken
+from lockstep.round_store import RoundStore, wait_until
 
 if typing.TYPE_CHECKING:
     from lockstep.pod import Pod
 
 # The supervisor finds a rank that hangs; this only ends what it cannot see.
 _COLLECTIVE_LIMIT = datetime.timedelta(minutes=30)
-# For the moment in which all ranks connect, when all have arrived.
-_CONNECT_LIMIT = datetime.timedelta(minutes=1)
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.05
+_STORE_LIMIT = datetime.timedelta(minutes=1)
+# For each connection to another rank, when all have arrived. Nothing else ends the wait for one that has died in this moment.
+_CONNECT_LIMIT = datetime.timedelta(seconds=10)
 # The first two retries are immediate, because one failure is often seen twice.
 _BROKEN_AT_MOST, _BROKEN_AT_ONCE, _FIRST_RETRY_PAUSE, _LONGEST_RETRY_PAUSE = 20, 2, 0.1, 5.0
 
@@ -65,12 +67,13 @@ class Round:
                                 f"{self.rank} of {self.world}")
         self.group_rank, self.group_size = self.rank // size, self.world // size
         self._group: typing.Any = None
+        self._store: RoundStore | None = None  # which the group, in C++, does not keep alive
         self.failure: str | None = None  # why the round is over; None: it is not
-        self.is_connected = False  # all ranks have arrived
+        self.is_connected = False  # with all ranks
         self._store_at: tuple[str, int] = (assignment["storeHost"], assignment["storePort"])
         self._aborts_by_itself = device.type == "cuda"
         self._lock = threading.Lock()
-        self._open: set[torch.futures.Future[torch.Tensor]] = set()
+        self._open: set[torch.futures.Future[typing.Any]] = set()
 
     def connect(self, listener: socket.socket) -> None:
         """Builds the process group. RuntimeError: a rank has left meanwhile."""
@@ -80,16 +83,28 @@ class Round:
             descriptor = listener.detach()  # the store owns it now
         if not is_host:
             self._until("the store of the round", self._store_listens)
-        store = _store(*self._store_at, is_master=is_host, wait_for_workers=False, timeout=_CONNECT_LIMIT, master_listen_fd=descriptor)
-        # All are here before any of them waits for another one where an abort cannot reach it.
+        store = _store(*self._store_at, is_master=is_host, wait_for_workers=False, timeout=_STORE_LIMIT, master_listen_fd=descriptor)
+        # All are here before any of them opens connections, for which the limit is short.
         store.add("arrived", 1)
         self._until("all ranks of the round", lambda: store.add("arrived", 0) == self.world)
-        self.is_connected = True
+        if not self._aborts_by_itself:
+            self._store = store = RoundStore(store, lambda: self.failure)
         self._group = self._whole_group(store) if self._part is None else self._group_of_part(store)
+        self.is_connected = True
 
     def _whole_group(self, store: typing.Any) -> typing.Any:
-        dist.init_process_group("nccl" if self._aborts_by_itself else "gloo", store=store, rank=self.rank, world_size=self.world,
-                                timeout=_COLLECTIVE_LIMIT)
+        """The default group of PyTorch."""
+        backend, limit = ("nccl", _COLLECTIVE_LIMIT) if self._aborts_by_itself else ("gloo", _CONNECT_LIMIT)
+        try:
+            dist.init_process_group(backend, store=store, rank=self.rank, world_size=self.world, timeout=limit)
+        except RuntimeError:
+            # PyTorch has counted this group, and ranks that have counted differently do not find each other in the store. The count begins again when
+            # a default group ends.
+            dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+            dist.destroy_process_group()
+            raise
+        if not self._aborts_by_itself:
+            dist.group.WORLD._get_backend(self.device)._set_default_timeout(_COLLECTIVE_LIMIT)  # type: ignore[union-attr]
         return dist.group.WORLD
 
     def _group_of_part(self, store: typing.Any) -> typing.Any:
@@ -99,7 +114,9 @@ class Round:
             options = dist.ProcessGroupNCCL.Options()
             options._timeout = _COLLECTIVE_LIMIT
             return dist.ProcessGroupNCCL(store, self.group_rank, self.group_size, options)
-        return dist.ProcessGroupGloo(store, self.group_rank, self.group_size, _COLLECTIVE_LIMIT)
+        group = dist.ProcessGroupGloo(store, self.group_rank, self.group_size, _CONNECT_LIMIT)
+        group._set_default_timeout(_COLLECTIVE_LIMIT)
+        return group
 
     def _store_listens(self) -> bool:
         try:
@@ -110,61 +127,83 @@ class Round:
 
     def _until(self, what: str, condition: typing.Callable[[], bool]) -> None:
         """Needs no deadline of its own: the supervisor ends the round of a rank that does not come."""
-        pause = _FIRST_PAUSE
-        while not condition():
-            if self.failure is not None:
-                raise RoundBroken(f"while waiting for {what}: {self.failure}")
-            time.sleep(pause)
-            pause = min(_LONGEST_PAUSE, 2 * pause)
+        wait_until(what, condition, lambda: self.failure)
 
     def all_reduce(self, tensor: torch.Tensor) -> torch.futures.Future[torch.Tensor]:
         """The sum over all ranks in `tensor`, as a future that an abort completes."""
         if self._aborts_by_itself:
             future: torch.futures.Future[typing.Any] = self._group.allreduce([tensor]).get_future()
             return future.then(lambda done: done.value()[0])
-        ours: torch.futures.Future[torch.Tensor] = torch.futures.Future()
-        with self._lock:
-            if self.failure is not None:
-                ours.set_exception(RoundBroken(self.failure))  # type: ignore[arg-type]
-                return ours
-            self._open.add(ours)
+        ours = self._opened()
+        if ours.done():
+            return ours
         try:
-            self._group.allreduce([tensor]).get_future().add_done_callback(lambda done: self._complete(ours, tensor, done))
+            self._group.allreduce([tensor]).get_future().add_done_callback(lambda done: self._complete(ours, tensor, done.value))
         except RuntimeError as error:
             self.abort(str(error))
         return ours
 
-    def _complete(self, ours: torch.futures.Future[torch.Tensor], tensor: torch.Tensor, done: torch.futures.Future[typing.Any]) -> None:
-        try:
-            done.value()
-        except RuntimeError as error:
-            self.abort(str(error))
-        else:
-            if self._take(ours):
-                ours.set_result(tensor)
-
     def broadcast(self, tensor: torch.Tensor, source: int) -> None:
         options = dist.BroadcastOptions()
         options.rootRank, options.rootTensor = source, 0
-        self._group.broadcast([tensor], options).wait()
+        if self.group_rank == source:
+            self._await(self._group.broadcast([tensor], options))
+        else:
+            self._land(tensor, lambda landing: self._group.broadcast([landing], options))
 
     def send(self, tensor: torch.Tensor, to: int) -> None:
-        self._group.send([tensor], to, 0).wait()
+        self._await(self._group.send([tensor], to, 0))
 
     def receive(self, tensor: torch.Tensor, source: int) -> None:
-        self._group.recv([tensor], source, 0).wait()
+        self._land(tensor, lambda landing: self._group.recv([landing], source, 0))
 
     def gather(self, tensor: torch.Tensor) -> list[torch.Tensor]:
         everyones = [torch.zeros_like(tensor) for _ in range(self.group_size)]
-        self._group.allgather([everyones], [tensor]).wait()
+        self._await(self._group.allgather([everyones], [tensor]))
         return everyones
 
     @property
     def waits_for_peers(self) -> bool:
-        """Whether gradients that this rank has given are not added up yet."""
+        """Whether what this rank has given to the others, or expects from them, is not there yet."""
         return bool(self._open)
 
-    def _take(self, future: torch.futures.Future[torch.Tensor]) -> bool:
+    def _land(self, tensor: torch.Tensor, begin: typing.Callable[[torch.Tensor], typing.Any]) -> None:
+        """What is given up may still write into its tensor, when another round has filled the one that was meant."""
+        landing = tensor if self._aborts_by_itself else torch.empty_like(tensor)
+        self._await(begin(landing))
+        if landing is not tensor:
+            tensor.copy_(landing)
+
+    def _await(self, work: typing.Any) -> None:
+        """RuntimeError: the round is over."""
+        if self._aborts_by_itself:
+            work.wait()
+            return
+        ours = self._opened()
+        if not ours.done():
+            threading.Thread(target=self._complete, args=(ours, None, work.wait), name="lockstep-wait", daemon=True).start()
+        ours.wait()
+
+    def _opened(self) -> torch.futures.Future[typing.Any]:
+        """A future that an abort completes with an error."""
+        ours: torch.futures.Future[typing.Any] = torch.futures.Future()
+        with self._lock:
+            if self.failure is None:
+                self._open.add(ours)
+            else:
+                ours.set_exception(RoundBroken(self.failure))  # type: ignore[arg-type]
+        return ours
+
+    def _complete(self, ours: torch.futures.Future[typing.Any], result: typing.Any, wait: typing.Callable[[], typing.Any]) -> None:
+        try:
+            wait()
+        except RuntimeError as error:
+            self.abort(str(error))
+        else:
+            if self._take(ours):
+                ours.set_result(result)
+
+    def _take(self, future: torch.futures.Future[typing.Any]) -> bool:
         """True for one caller only, which then completes it."""
         with self._lock:
             if future not in self._open:
@@ -187,7 +226,7 @@ class Round:
 
     def drop(self) -> None:
         """Nothing may refer to the group but what this forgets. Does not wait for the end of a group that has failed."""
-        group, self._group = [self._group], None
+        group, self._group, self._store = [self._group], None, None
         if self._part is None and dist.is_initialized():
             dist.destroy_process_group()
         if self.failure is None:

@@ -1,15 +1,11 @@
 """The package's parts, in one process; run.py starts it in an interpreter that has PyTorch."""
 import copy
 import queue
-import socket
-import threading
 
 import pytest
 import torch
 
 import lockstep
-from lockstep.control import Control
-from lockstep.rounds import Round, listen
 from lockstep.state import State
 
 
@@ -66,54 +62,6 @@ def test_another_model_is_rejected_with_the_name_of_the_parameter():
     State([model(8)], cpu).send(lambda tensor: wire.put(tensor.clone()))
     with pytest.raises(lockstep.LockstepError, match=r"Sequential: 0.weight is \(9, 4\), torch.float32 here and \(8, 4\)"):
         State([model(9)], cpu).receive(lambda tensor: tensor.copy_(wire.get()))
-
-
-def test_an_abort_completes_what_waits_for_other_ranks():
-    with listen() as listener:
-        place = {"round": 3, "rank": 0, "world": 1, "storeHost": "127.0.0.1", "storePort": listener.getsockname()[1]}
-        alone = Round(place, torch.device("cpu"))
-        alone.connect(listener)
-    assert alone.all_reduce(torch.ones(3)).wait().tolist() == [1, 1, 1]
-    assert not alone.waits_for_peers
-    stuck = torch.futures.Future()
-    alone._open.add(stuck)  # as of a collective for which another rank does not come
-    assert alone.waits_for_peers
-    alone.abort("a rank has left")
-    alone.abort("a connection failed")
-    for future in (stuck, alone.all_reduce(torch.ones(3))):
-        with pytest.raises(RuntimeError, match="a rank has left"):
-            future.wait()
-    assert alone.failure == "a rank has left"
-    alone.drop()
-
-
-def test_an_abort_ends_the_wait_for_a_rank_that_does_not_come():
-    with listen() as listener:
-        place = {"round": 3, "rank": 0, "world": 2, "storeHost": "127.0.0.1", "storePort": listener.getsockname()[1]}
-        waits = Round(place, torch.device("cpu"))
-        abort = threading.Timer(0.2, waits.abort, ["a rank has left the round"])  # the fault: when it leaves
-        abort.start()
-        with pytest.raises(RuntimeError, match="while waiting for all ranks of the round: a rank has left the round"):
-            waits.connect(listener)
-        abort.join()
-
-
-def test_a_rank_that_waits_for_the_others_of_a_round_leaves_when_the_round_is_over(monkeypatch):
-    """One of them may have ended before it joined, and come to the next round only."""
-    monkeypatch.setattr(Control, "_read", lambda self: None)
-    with socket.socket(socket.AF_UNIX) as supervisor, listen() as listener:
-        supervisor.bind("")  # the kernel chooses an abstract name
-        supervisor.listen()
-        control = Control(supervisor.getsockname()[1:].decode())
-        place = {"type": "assignment", "round": 3, "rank": 0, "world": 2, "storeHost": "127.0.0.1", "storePort": listener.getsockname()[1]}
-        control._handle(place)
-        waits = Round(control.wait_for_assignment(), torch.device("cpu"))
-        control.attach(waits)
-        over = threading.Timer(0.2, control._handle, [{"type": "roundOver", "round": 3, "mode": 0}])  # the fault: when it is over
-        over.start()
-        with pytest.raises(RuntimeError, match="while waiting for all ranks of the round: a rank has left the round"):
-            waits.connect(listener)
-        over.join()
 
 
 def test_mistakes_are_named():

@@ -57,7 +57,7 @@ def expect_complete(run, folder, epochs, wanted=None):
         expect(apart < 1e-3, f"rank {rank}: weights differ by {apart} from those of one process")
 
 
-@pytest.mark.parametrize("parts", ["parts.py", "window_parts.py", "checkpoint_parts.py"])
+@pytest.mark.parametrize("parts", ["parts.py", "round_parts.py", "window_parts.py", "checkpoint_parts.py"])
 def test_parts(folder, parts):
     run_parts(folder, HERE / parts)
 
@@ -98,6 +98,20 @@ def test_survivors_keep_process_and_state(folder):
         sources = [record["state_from"] for record in logged(folder, "rank entered the round")]
         expect(sources.count("fresh") == RANKS and sources.count("peer") == 2, f"the ranks took their states from {sources}")
         expect(repeated(run.ledger) <= 2, f"{repeated(run.ledger)} finished steps were done again")
+
+
+def test_a_rank_that_dies_while_ranks_connect_ends_no_other(folder):
+    with ScriptRun(folder, HERE / "dies_connecting.py", LONG) as run:
+        with slowly(folder):
+            number = until_steps(run)
+            before = run.programs()
+            pathlib.Path(folder, "dies-connecting").touch()
+            os.kill(before[1], signal.SIGKILL)
+            until_steps(run, after=number)
+            expect(len(set(before) & set(run.programs())) == 1, f"of {before}, two have died, and there are {run.programs()}")
+        expect_complete(run, folder, LONG)
+        sources = [record["state_from"] for record in logged(folder, "rank entered the round")]
+        expect(sources.count("fresh") == RANKS and sources.count("peer") == 2, f"the ranks took their states from {sources}")
 
 
 @functools.cache

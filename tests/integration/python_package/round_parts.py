@@ -1,0 +1,178 @@
+"""The process group of a round, in one process; run.py starts it in an interpreter that has PyTorch."""
+import concurrent.futures
+import datetime
+import os
+import queue
+import socket
+import threading
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from lockstep import rounds
+from lockstep.control import Control
+from lockstep.pod import Pod
+from lockstep.rounds import Round, listen
+
+LIMIT = 60  # seconds
+
+
+def test_an_abort_completes_what_waits_for_other_ranks():
+    with listen() as listener:
+        place = {"round": 3, "rank": 0, "world": 1, "storeHost": "127.0.0.1", "storePort": listener.getsockname()[1]}
+        alone = Round(place, torch.device("cpu"))
+        alone.connect(listener)
+    assert alone.all_reduce(torch.ones(3)).wait().tolist() == [1, 1, 1]
+    assert not alone.waits_for_peers
+    stuck = torch.futures.Future()
+    alone._open.add(stuck)  # as of a collective for which another rank does not come
+    assert alone.waits_for_peers
+    alone.abort("a rank has left")
+    alone.abort("a connection failed")
+    for future in (stuck, alone.all_reduce(torch.ones(3))):
+        with pytest.raises(RuntimeError, match="a rank has left"):
+            future.wait()
+    assert alone.failure == "a rank has left"
+    alone.drop()
+
+
+def test_an_abort_ends_the_wait_for_a_rank_that_does_not_come():
+    with listen() as listener:
+        place = {"round": 3, "rank": 0, "world": 2, "storeHost": "127.0.0.1", "storePort": listener.getsockname()[1]}
+        waits = Round(place, torch.device("cpu"))
+        abort = threading.Timer(0.2, waits.abort, ["a rank has left the round"])  # the fault: when it leaves
+        abort.start()
+        with pytest.raises(RuntimeError, match="while waiting for all ranks of the round: a rank has left the round"):
+            waits.connect(listener)
+        abort.join()
+
+
+def test_a_rank_that_waits_for_the_others_of_a_round_leaves_when_the_round_is_over(monkeypatch):
+    """One of them may have ended before it joined, and come to the next round only."""
+    monkeypatch.setattr(Control, "_read", lambda self: None)
+    with socket.socket(socket.AF_UNIX) as supervisor, listen() as listener:
+        supervisor.bind("")  # the kernel chooses an abstract name
+        supervisor.listen()
+        control = Control(supervisor.getsockname()[1:].decode())
+        place = {"type": "assignment", "round": 3, "rank": 0, "world": 2, "storeHost": "127.0.0.1", "storePort": listener.getsockname()[1]}
+        control._handle(place)
+        waits = Round(control.wait_for_assignment(), torch.device("cpu"))
+        control.attach(waits)
+        over = threading.Timer(0.2, control._handle, [{"type": "roundOver", "round": 3, "mode": 0}])  # the fault: when it is over
+        over.start()
+        with pytest.raises(RuntimeError, match="while waiting for all ranks of the round: a rank has left the round"):
+            waits.connect(listener)
+        over.join()
+
+
+@pytest.fixture
+def published(monkeypatch):
+    """The keys under which ranks of this process publish their addresses for Gloo."""
+    keys = queue.SimpleQueue()
+
+    class Store(rounds.RoundStore):
+        def set(self, key, value):
+            super().set(key, value)
+            keys.put(key)
+
+    monkeypatch.setattr(rounds, "RoundStore", Store)
+    return keys
+
+
+@pytest.fixture
+def connect():
+    """Enters a round as rank 0, which finds that all ranks have arrived; the others do not connect."""
+    entered = []
+
+    def connect(number, world):
+        with listen() as listener:
+            place = {"round": number, "rank": 0, "world": world, "storeHost": "127.0.0.1", "storePort": listener.getsockname()[1]}
+            entered.append(Round(place, torch.device("cpu")))
+            arrive = threading.Thread(target=lambda: dist.TCPStore(place["storeHost"], place["storePort"], is_master=False, wait_for_workers=False).add("arrived", world - 1))
+            arrive.start()
+            try:
+                entered[-1].connect(listener)
+            finally:
+                arrive.join()
+
+    connect.entered = entered
+    yield connect
+    for each in entered:
+        each.drop()
+
+
+def test_an_abort_ends_the_wait_for_a_rank_that_arrives_and_does_not_connect(connect, published):
+    def abort_in_gloo():
+        published.get()
+        connect.entered[0].abort("a rank has left the round")
+
+    abort = threading.Thread(target=abort_in_gloo)
+    abort.start()
+    with pytest.raises(RuntimeError, match="while waiting for another rank that connects: a rank has left the round"):
+        connect(3, world=2)
+    abort.join()
+
+
+def test_ranks_find_each_other_after_one_has_failed_to_connect(connect, published, monkeypatch):
+    """PyTorch derives the keys from a count of its own."""
+    monkeypatch.setattr(rounds, "_CONNECT_LIMIT", datetime.timedelta(milliseconds=200))  # the fault: a rank that is not there any more
+    with pytest.raises(RuntimeError, match=r"while waiting for another rank that connects: 0\.2 s are over"):
+        connect(3, world=2)
+    connect(4, world=1)
+    assert published.get() == published.get()
+
+
+@pytest.fixture
+def both():
+    """Both ranks of a round, in this process."""
+    with listen() as listener, listen() as unused:
+        place = {"round": 3, "world": 2, "storeHost": "127.0.0.1", "storePort": listener.getsockname()[1]}
+        ranks = [Round({**place, "rank": rank}, torch.device("cpu"), Pod(0, 1, mesh=True)) for rank in range(2)]
+        with concurrent.futures.ThreadPoolExecutor() as threads:
+            for done in [threads.submit(each.connect, own) for each, own in zip(ranks, (listener, unused))]:
+                done.result()
+        yield ranks
+        for each in ranks:
+            each.drop()
+
+
+@pytest.mark.parametrize("operation", ["gather", "broadcast", "receive", "send"])
+def test_an_abort_ends_an_operation_that_a_rank_does_not_take_part_in(both, operation):
+    round_, tensor = both[0], torch.ones(40 << 20 if operation == "send" else 1)  # more than a connection holds
+    arguments = {"gather": (), "broadcast": (1,), "receive": (1,), "send": (1,)}[operation]
+    with concurrent.futures.ThreadPoolExecutor() as threads:
+        waits = threads.submit(getattr(round_, operation), tensor, *arguments)
+        while not round_.waits_for_peers:
+            waits.exception(timeout=0) if waits.done() else os.sched_yield()
+        round_.abort("a rank has left the round")
+        assert str(waits.exception(LIMIT)) == "a rank has left the round"
+
+
+def test_what_arrives_after_an_abort_is_not_written_into_the_state(both):
+    own = torch.zeros(1)
+    with concurrent.futures.ThreadPoolExecutor() as threads:
+        waits = threads.submit(both[0].receive, own, 1)
+        while not both[0].waits_for_peers:
+            os.sched_yield()
+        both[0].abort("a rank has left the round")
+        assert isinstance(waits.exception(LIMIT), RuntimeError)
+    both[1].send(torch.ones(1), 0)
+    both[1]._group.send([torch.ones(40 << 20)], 0, 1)  # the first has arrived when this one fails
+    assert own.item() == 0
+
+
+def test_what_is_sent_and_gathered_arrives(both):
+    first, second = torch.arange(3.), torch.zeros(3)
+    with concurrent.futures.ThreadPoolExecutor() as threads:
+        sent = threads.submit(both[0].send, first, 1)
+        both[1].receive(second, 0)
+        sent.result()
+        shared = threads.submit(both[0].broadcast, first + 1, 0)
+        assert second.tolist() == [0, 1, 2]
+        both[1].broadcast(second, 0)
+        shared.result()
+        gathered = threads.submit(both[0].gather, first)
+        assert [each.tolist() for each in both[1].gather(second)] == [[0, 1, 2], [1, 2, 3]]
+        gathered.result()
+    assert not any(each.waits_for_peers for each in both)
