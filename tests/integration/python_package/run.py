@@ -7,7 +7,6 @@ import functools
 import os
 import pathlib
 import random
-import re
 import signal
 import subprocess
 import tempfile
@@ -63,19 +62,15 @@ def test_parts(folder, parts):
 
 
 def test_its_wheel_works_in_an_empty_folder(folder):
-    """As `pip wheel runtime/python` and `pip install` do it, but for their downloads."""
-    site = subprocess.run([ROOT / ".ci/install", "--print-package-site"], capture_output=True, text=True, check=True).stdout.strip()
+    """`pip install` without its downloads."""
     pip = ["/usr/bin/python3", "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, "wheel", "--no-build-isolation", "--no-deps", "--no-index", "--wheel-dir", folder, ROOT / "runtime/python"],
-                   env={**os.environ, "PYTHONPATH": site}, check=True, timeout=LIMIT)
+    subprocess.run([ROOT / "runtime/python/build-wheel", folder], check=True, timeout=LIMIT)
     wheel, = pathlib.Path(folder).glob("*.whl")
     version = (ROOT / "VERSION").read_text().strip()
-    expect(wheel.name == f"lockstep-{version}-py3-none-linux_x86_64.whl", f"{wheel.name}")
+    # glibc 2.34: that of Ubuntu 22.04, RHEL 9 and Amazon Linux 2023
+    expect(wheel.name == f"lockstep-{version}-py3-none-manylinux_2_34_x86_64.whl", f"{wheel.name}")
     expect("lockstep/client/source.py" in zipfile.ZipFile(wheel).namelist(), "the client is not in the wheel")
     subprocess.run([*pip, "install", "--root-user-action=ignore", "--no-deps", "--no-index", "--target", f"{folder}/site", wheel], check=True, timeout=LIMIT)
-    symbols = subprocess.run(["objdump", "--dynamic-syms", f"{folder}/site/lockstep/liblockstep.so"], capture_output=True, text=True, check=True).stdout
-    newest = max(tuple(map(int, version.split("."))) for version in re.findall(r"GLIBC_([\d.]+)", symbols))
-    expect(newest <= (2, 34), f"it needs glibc {newest}, which Ubuntu 22.04, RHEL 9 and Amazon Linux 2023 do not have")
     expect(alone(folder, TRAIN, 1, environment={"PYTHONPATH": f"{folder}/site"})["steps"] == STEPS_PER_EPOCH, "not every step was made")
 
 
