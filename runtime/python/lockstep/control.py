@@ -68,7 +68,9 @@ class Control:
         """From now on an abort of the round aborts it; at once if the abort came before."""
         with self._changed:
             self._round = round_
-            is_late = round_.number != self._newest_round or self._aborted_round == round_.number or self.yield_requested
+            is_late = round_.number != self._newest_round or self._aborted_round == round_.number
+            if self.yield_requested:
+                round_.leave_unless_complete()
         if is_late:
             round_.abort("the round was over before it began")
 
@@ -104,8 +106,8 @@ class Control:
             elif kind == "roundOver" and message["round"] == self._newest_round:
                 if message["mode"] == _YIELD:
                     self.yield_requested = True
-                    if self._round is not None and not self._round.is_connected:
-                        to_abort = self._round  # the rank for which it waits may come to the next round only
+                    if self._round is not None:
+                        self._round.leave_unless_complete()
                 else:
                     self._aborted_round = message["round"]
                     to_abort = self._round

@@ -27,6 +27,7 @@ _COLLECTIVE_LIMIT = datetime.timedelta(minutes=30)
 _STORE_LIMIT = datetime.timedelta(minutes=1)
 # For each connection to another rank, when all have arrived. Nothing else ends the wait for one that has died in this moment.
 _CONNECT_LIMIT = datetime.timedelta(seconds=10)
+_OVER_EARLY = "the round was over before all of its ranks had arrived"
 # The first two retries are immediate, because one failure is often seen twice.
 _BROKEN_AT_MOST, _BROKEN_AT_ONCE, _FIRST_RETRY_PAUSE, _LONGEST_RETRY_PAUSE = 20, 2, 0.1, 5.0
 
@@ -69,7 +70,7 @@ class Round:
         self._group: typing.Any = None
         self._store: RoundStore | None = None  # which the group, in C++, does not keep alive
         self.failure: str | None = None  # why the round is over; None: it is not
-        self.is_connected = False  # with all ranks
+        self._is_unwanted = False  # it is to end as soon as it can
         self._store_at: tuple[str, int] = (assignment["storeHost"], assignment["storePort"])
         self._aborts_by_itself = device.type == "cuda"
         self._lock = threading.Lock()
@@ -86,11 +87,10 @@ class Round:
         store = _store(*self._store_at, is_master=is_host, wait_for_workers=False, timeout=_STORE_LIMIT, master_listen_fd=descriptor)
         # All are here before any of them opens connections, for which the limit is short.
         store.add("arrived", 1)
-        self._until("all ranks of the round", lambda: store.add("arrived", 0) == self.world)
+        self._until("all ranks of the round", lambda: self._is_complete(store))
         if not self._aborts_by_itself:
             self._store = store = RoundStore(store, lambda: self.failure)
         self._group = self._whole_group(store) if self._part is None else self._group_of_part(store)
-        self.is_connected = True
 
     def _whole_group(self, store: typing.Any) -> typing.Any:
         """The default group of PyTorch."""
@@ -122,7 +122,21 @@ class Round:
         try:
             socket.create_connection(self._store_at, timeout=1).close()
         except OSError:
+            if self._is_unwanted:
+                raise RoundBroken(_OVER_EARLY)
             return False
+        return True
+
+    def _is_complete(self, store: typing.Any) -> bool:
+        """Whether all ranks have arrived. RoundBroken: one has left before; then it is so for all of them, because the others would wait for it."""
+        if store.add("arrived", 0) == self.world:
+            outcome = store.compare_set("outcome", "", "complete")
+        elif self._is_unwanted:
+            outcome = store.compare_set("outcome", "", "incomplete")
+        else:
+            return False
+        if outcome != b"complete":
+            raise RoundBroken(_OVER_EARLY)
         return True
 
     def _until(self, what: str, condition: typing.Callable[[], bool]) -> None:
@@ -210,6 +224,10 @@ class Round:
                 return False
             self._open.remove(future)
             return True
+
+    def leave_unless_complete(self) -> None:
+        """Any thread. The rank that this one waits for may come to the next round only."""
+        self._is_unwanted = True
 
     def abort(self, reason: str) -> None:
         """Any thread. The first reason counts."""

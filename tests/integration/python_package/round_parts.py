@@ -48,22 +48,56 @@ def test_an_abort_ends_the_wait_for_a_rank_that_does_not_come():
         abort.join()
 
 
-def test_a_rank_that_waits_for_the_others_of_a_round_leaves_when_the_round_is_over(monkeypatch):
-    """One of them may have ended before it joined, and come to the next round only."""
+@pytest.fixture
+def control(monkeypatch):
+    """Of a rank whose supervisor says what the test says."""
     monkeypatch.setattr(Control, "_read", lambda self: None)
-    with socket.socket(socket.AF_UNIX) as supervisor, listen() as listener:
+    with socket.socket(socket.AF_UNIX) as supervisor:
         supervisor.bind("")  # the kernel chooses an abstract name
         supervisor.listen()
-        control = Control(supervisor.getsockname()[1:].decode())
-        place = {"type": "assignment", "round": 3, "rank": 0, "world": 2, "storeHost": "127.0.0.1", "storePort": listener.getsockname()[1]}
-        control._handle(place)
+        yield Control(supervisor.getsockname()[1:].decode())
+
+
+ROUND_OVER = {"type": "roundOver", "round": 3, "mode": 0}  # with a request to yield
+
+
+@pytest.mark.parametrize("rank", [0, 1])  # 1 waits for the store of rank 0
+def test_a_rank_that_waits_for_the_others_of_a_round_leaves_when_the_round_is_over(control, rank):
+    """One of them may have ended before it joined, and come to the next round only."""
+    with listen() as listener, socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = (listener if rank == 0 else unused).getsockname()[1]
+        control._handle({"type": "assignment", "round": 3, "rank": rank, "world": 2, "storeHost": "127.0.0.1", "storePort": port})
         waits = Round(control.wait_for_assignment(), torch.device("cpu"))
         control.attach(waits)
-        over = threading.Timer(0.2, control._handle, [{"type": "roundOver", "round": 3, "mode": 0}])  # the fault: when it is over
+        over = threading.Timer(0.2, control._handle, [ROUND_OVER])  # the fault: when it is over
         over.start()
-        with pytest.raises(RuntimeError, match="while waiting for all ranks of the round: a rank has left the round"):
+        with pytest.raises(RuntimeError, match="the round was over before all of its ranks had arrived"):
             waits.connect(listener)
         over.join()
+
+
+def test_a_round_whose_ranks_have_all_arrived_is_entered_even_if_it_is_to_end(control):
+    """Else a job to which workers come one after another would finish no step meanwhile."""
+    with listen() as listener:
+        control._handle({"type": "assignment", "round": 3, "rank": 0, "world": 1, "storeHost": "127.0.0.1", "storePort": listener.getsockname()[1]})
+        alone = Round(control.wait_for_assignment(), torch.device("cpu"))
+        control._handle(ROUND_OVER)
+        control.attach(alone)
+        alone.connect(listener)
+    assert alone.all_reduce(torch.ones(1)).wait().tolist() == [1]
+    alone.drop()
+
+
+def test_no_rank_waits_for_one_that_left_before_all_had_arrived():
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    place = {"round": 3, "world": 3, "storeHost": "127.0.0.1", "storePort": store.port}
+    left, late = (Round({**place, "rank": rank}, torch.device("cpu")) for rank in (1, 2))
+    left.leave_unless_complete()
+    for each in (left, late):
+        with listen() as listener, pytest.raises(RuntimeError, match="the round was over before all of its ranks had arrived"):
+            each.connect(listener)
+        store.add("arrived", 1)  # once for the rank that is not here
 
 
 @pytest.fixture
