@@ -27,7 +27,7 @@ def wait_until(what: str, condition: typing.Callable[[], bool], failure: typing.
 
 
 class RoundStore(dist.Store):
-    """Waits in it end with the round. Gloo calls it from C++, by the names of dist.Store."""
+    """Waits in it end with the round. Gloo and PrefixStore call it from C++, by the names that PyTorch looks for in a store of Python; this object must outlive them."""
 
     def __init__(self, store: dist.Store, failure: typing.Callable[[], str | None]) -> None:
         super().__init__()
@@ -53,10 +53,10 @@ class RoundStore(dist.Store):
     def compare_set(self, key: str, expected: str, desired: str) -> bytes:
         return self._store.compare_set(key, expected, desired)
 
-    def delete_key(self, key: str) -> bool:
+    def deleteKey(self, key: str) -> bool:
         return self._store.delete_key(key)
 
-    def num_keys(self) -> int:
+    def getNumKeys(self) -> int:
         return self._store.num_keys()
 
     def has_extended_api(self) -> bool:

@@ -37,6 +37,16 @@ def test_an_abort_completes_what_waits_for_other_ranks():
     alone.drop()
 
 
+def test_a_script_may_use_the_store_of_the_round():
+    inner = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    of_round = rounds.RoundStore(inner, lambda: None)  # which the other does not keep alive
+    store = dist.PrefixStore("of the script", of_round)
+    before = store.num_keys()
+    assert (store.add("count", 2), store.compare_set("key", "", "first"), store.get("key")) == (2, b"first", b"first")
+    assert store.num_keys() == before + 2
+    assert store.delete_key("key") and not store.check(["key"])
+
+
 def test_an_abort_ends_the_wait_for_a_rank_that_does_not_come():
     with listen() as listener:
         place = {"round": 3, "rank": 0, "world": 2, "storeHost": "127.0.0.1", "storePort": listener.getsockname()[1]}
