@@ -244,13 +244,18 @@ class Round:
 
     def drop(self) -> None:
         """Nothing may refer to the group but what this forgets. Does not wait for the end of a group that has failed."""
-        group, self._group, self._store = [self._group], None, None
-        if self._part is None and dist.is_initialized():
+        group, self._group, self._store = self._group, None, None
+        if group is None:
+            return
+        # The destructor of a backend lets other threads run while it waits for callbacks; that of a whole group does not in PyTorch 2.4.
+        backend = [group if self._part is not None else group._get_backend(self.device)]
+        if self._part is None:
             dist.destroy_process_group()
+        del group
         if self.failure is None:
-            group.clear()
+            backend.clear()
         else:
-            threading.Thread(target=group.clear, name="lockstep-drop", daemon=True).start()
+            threading.Thread(target=backend.clear, name="lockstep-drop", daemon=True).start()
 
 
 class BrokenRounds:

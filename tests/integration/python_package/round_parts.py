@@ -5,6 +5,7 @@ import os
 import queue
 import socket
 import threading
+import time
 
 import pytest
 import torch
@@ -34,6 +35,27 @@ def test_an_abort_completes_what_waits_for_other_ranks():
         with pytest.raises(RuntimeError, match="a rank has left"):
             future.wait()
     assert alone.failure == "a rank has left"
+    alone.drop()
+
+
+def test_a_round_is_dropped_while_a_callback_of_its_group_still_runs(monkeypatch):
+    complete, of_group = Round._complete, threading.Event()
+
+    def complete_slowly(*arguments):
+        complete(*arguments)
+        if threading.current_thread() is not threading.main_thread():  # which runs it where the sum was quicker
+            of_group.set()
+            time.sleep(0.2)  # the fault: a thread of the group that comes back to the interpreter late
+
+    monkeypatch.setattr(Round, "_complete", complete_slowly)
+    with listen() as listener:
+        alone = Round({"round": 3, "rank": 0, "world": 1, "storeHost": "127.0.0.1", "storePort": listener.getsockname()[1]}, torch.device("cpu"))
+        alone.connect(listener)
+    for _ in range(1000):
+        assert alone.all_reduce(torch.ones(3)).wait().tolist() == [1, 1, 1]
+        if of_group.is_set():
+            break
+    assert of_group.is_set()
     alone.drop()
 
 
