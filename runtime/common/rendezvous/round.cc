@@ -145,14 +145,18 @@ void Round::TakeFinish(const protocol::JoinRequest& request) {
   if (finished.round > finished_.round) finished_ = {.round = finished.round, .world = finished.world};
   if (finished_.slots.insert(request.member.slot).second) finished_.ranks += request.nproc;
   finished_.has_rank0 |= finished.first_rank == 0;
-  // All may have finished a round that only an earlier host knew.
-  const bool is_newest = running_.has_value()
-                             ? running_->number == finished_.round
-                             : !last_ending_.has_value() && finished_.round >= newest_number();
-  if (completed_ || !is_newest || !IsSuccess()) return;
+  if (completed_ || !HasFinishedTheNewest() || !IsSuccess()) return;
   completed_ = true;
   dismisses_ = finished_.ranks < finished_.world;
   ++revision_;
+}
+
+bool Round::HasFinishedTheNewest() const {
+  if (running_.has_value()) return running_->number == finished_.round;
+  // A member may come to its end before it yields.
+  if (last_ending_.has_value())
+    return last_ending_->mode == LeaveMode::kYield && last_ending_->round == finished_.round;
+  return finished_.round >= newest_number();  // or one that only an earlier host knew
 }
 
 bool Round::IsSuccess() const {
@@ -304,7 +308,7 @@ void Round::EndRound(LeaveMode mode, std::optional<FailureCause> cause, std::str
     Move(record, asks_already ? kWaiting : kLeft);
   }
   running_.reset();
-  finished_ = {};
+  if (mode != LeaveMode::kYield) finished_ = {};
   ++revision_;
   adopted_ = false;
   last_change_ = now;

@@ -153,6 +153,7 @@ class Round {
   Record* Find(const protocol::Member& member);
   Record& RecordOf(int slot);
   void TakeFinish(const protocol::JoinRequest& request);
+  [[nodiscard]] bool HasFinishedTheNewest() const;
   [[nodiscard]] bool IsSuccess() const;  // of the newest round, by the members that finished it
   [[nodiscard]] bool IsFinished(const Record& record) const;
   void Move(Record& record, MemberState state);

@@ -74,6 +74,27 @@ TEST_F(FinishTest, ANewcomerDoesNotUndoWhatIsDone) {
   EXPECT_FALSE(round_.last_ending().has_value());
 }
 
+TEST_F(FinishTest, TheJobIsCompleteIfAllReachTheirEndBeforeTheyYield) {
+  round_.SetSettings({.min_members = 1, .max_members = 4, .expected_members = 4});
+  Join(3);
+  ASSERT_FALSE(round_.running().has_value()) << "the newcomer is waited for no longer";
+  for (int slot : {0, 1}) Finish(slot);
+  EXPECT_FALSE(round_.completed());
+  Finish(2);
+  EXPECT_TRUE(round_.completed());
+  EXPECT_FALSE(round_.running().has_value()) << "nothing is done again";
+}
+
+TEST_F(FinishTest, AMemberThatYieldsHasNotReachedItsEnd) {
+  round_.SetSettings({.min_members = 1, .max_members = 4, .expected_members = 4});
+  Join(3);
+  for (int slot : {0, 1}) Finish(slot);
+  Join(2);
+  EXPECT_FALSE(round_.completed());
+  ASSERT_TRUE(round_.running().has_value());
+  EXPECT_EQ(round_.running()->number, 2);
+}
+
 TEST_F(FinishTest, OneEndIsEnoughWhereAnyCounts) {
   round_.SetSettings(
       {.min_members = 1, .max_members = 4, .expected_members = 3, .success = SuccessRule::kAny});
