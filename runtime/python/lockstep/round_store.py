@@ -12,52 +12,56 @@ from lockstep.errors import RoundBroken
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.05
 
 
-def wait_until(what: str, condition: typing.Callable[[], bool], failure: typing.Callable[[], str | None], seconds: float | None = None) -> None:
-    """`failure`: why the round is over. RoundBroken: it is over, or the time is."""
+def wait_until(condition: typing.Callable[[], bool], failure: typing.Callable[[], str | None], seconds: float | None = None) -> None:
+    """`failure`: why the round is over. RoundBroken: it is over, or another rank has not come within `seconds`."""
     end = None if seconds is None else time.monotonic() + seconds
     pause = _FIRST_PAUSE
     while not condition():
         reason = failure()
         if reason is not None:
-            raise RoundBroken(f"while waiting for {what}: {reason}")
+            raise RoundBroken(reason)
         if end is not None and time.monotonic() > end:
-            raise RoundBroken(f"while waiting for {what}: {seconds:g} s are over")
+            raise RoundBroken(f"a rank has waited for another one for {seconds:g} s")
         time.sleep(pause)
         pause = min(_LONGEST_PAUSE, 2 * pause)
 
 
 class RoundStore(dist.Store):
-    """Waits in it end with the round. Gloo and PrefixStore call it from C++, by the names that PyTorch looks for in a store of Python; this object must outlive them."""
+    """Waits in it, and for its host, end with the round. Gloo and PrefixStore call it from C++, by the names that PyTorch looks for in a store of Python;
+    this object must outlive them.
 
-    def __init__(self, store: dist.Store, failure: typing.Callable[[], str | None]) -> None:
+    `plain`: the store itself. `call` runs an operation of it, and raises RoundBroken when the round is over before it returns. `failure`: why the round
+    is over."""
+
+    def __init__(self, store: dist.Store, call: typing.Callable[[typing.Callable[[], typing.Any]], typing.Any], failure: typing.Callable[[], str | None]) -> None:
         super().__init__()
-        self._store, self._failure = store, failure
+        self.plain, self._call, self._failure = store, call, failure
 
     def wait(self, keys: list[str], timeout: datetime.timedelta | None = None) -> None:
-        limit = self._store.timeout if timeout is None else timeout
-        wait_until("another rank that connects", lambda: self._store.check(keys), self._failure, limit.total_seconds())
+        limit = self.plain.timeout if timeout is None else timeout
+        self._call(lambda: wait_until(lambda: self.plain.check(keys), self._failure, limit.total_seconds()))
 
     def get(self, key: str) -> bytes:
         self.wait([key])
-        return self._store.get(key)
+        return bytes(self._call(lambda: self.plain.get(key)))
 
     def set(self, key: str, value: bytes | str) -> None:
-        self._store.set(key, value)
+        self._call(lambda: self.plain.set(key, value))
 
     def add(self, key: str, amount: int) -> int:
-        return self._store.add(key, amount)
+        return int(self._call(lambda: self.plain.add(key, amount)))
 
     def check(self, keys: list[str]) -> bool:
-        return self._store.check(keys)
+        return bool(self._call(lambda: self.plain.check(keys)))
 
     def compare_set(self, key: str, expected: str, desired: str) -> bytes:
-        return self._store.compare_set(key, expected, desired)
+        return bytes(self._call(lambda: self.plain.compare_set(key, expected, desired)))
 
     def deleteKey(self, key: str) -> bool:
-        return self._store.delete_key(key)
+        return bool(self._call(lambda: self.plain.delete_key(key)))
 
     def getNumKeys(self) -> int:
-        return self._store.num_keys()
+        return int(self._call(self.plain.num_keys))
 
     def has_extended_api(self) -> bool:
         return False

@@ -1,9 +1,9 @@
 """The process group of one round: built from an assignment, aborted from any thread, dropped without waiting for its end.
 
 What waits in Gloo for a rank that is alive but has left cannot be ended from outside: `abort` of its group wakes nobody (PyTorch 2.15). So
-DistributedDataParallel waits for futures of ours, which an abort completes with an error; other operations are waited for by a thread that is given
-up then; and ranks connect through a store whose waits end with the round. The group itself is dropped by a thread of its own: its destructor waits until
-all connections of its collectives are closed, and they close when each rank drops its group.
+DistributedDataParallel waits for futures of ours, which an abort completes with an error; other operations, and those of the store, are waited for by
+a thread that is given up then. The group itself is dropped by a thread of its own: its destructor waits until all connections of its collectives are
+closed, and they close when each rank drops its group.
 """
 from __future__ import annotations
 
@@ -22,11 +22,13 @@ from lockstep.round_store import RoundStore, wait_until
 if typing.TYPE_CHECKING:
     from lockstep.pod import Pod
 
+T = typing.TypeVar("T")
 # The supervisor finds a rank that hangs; this only ends what it cannot see.
 _COLLECTIVE_LIMIT = datetime.timedelta(minutes=30)
 _STORE_LIMIT = datetime.timedelta(minutes=1)
 # For each connection to another rank, when all have arrived. Nothing else ends the wait for one that has died in this moment.
 _CONNECT_LIMIT = datetime.timedelta(seconds=10)
+_LEFT = "left"  # a key of the store
 _OVER_EARLY = "the round was over before all of its ranks had arrived"
 # The first two retries are immediate, because one failure is often seen twice.
 _BROKEN_AT_MOST, _BROKEN_AT_ONCE, _FIRST_RETRY_PAUSE, _LONGEST_RETRY_PAUSE = 20, 2, 0.1, 5.0
@@ -68,7 +70,7 @@ class Round:
                                 f"{self.rank} of {self.world}")
         self.group_rank, self.group_size = self.rank // size, self.world // size
         self._group: typing.Any = None
-        self._store: RoundStore | None = None  # which the group, in C++, does not keep alive
+        self._store: RoundStore | None = None  # which Gloo, in C++, does not keep alive
         self.failure: str | None = None  # why the round is over; None: it is not
         self._is_unwanted = False  # it is to end as soon as it can
         self._store_at: tuple[str, int] = (assignment["storeHost"], assignment["storePort"])
@@ -83,14 +85,14 @@ class Round:
         if is_host and self._store_at[1] == listener.getsockname()[1]:
             descriptor = listener.detach()  # the store owns it now
         if not is_host:
-            self._until("the store of the round", self._store_listens)
-        store = _store(*self._store_at, is_master=is_host, wait_for_workers=False, timeout=_STORE_LIMIT, master_listen_fd=descriptor)
+            self._until(self._store_listens)
+        opened = self._unless_over(lambda: _store(*self._store_at, is_master=is_host, wait_for_workers=False, timeout=_STORE_LIMIT, master_listen_fd=descriptor))
+        self._store = store = RoundStore(opened, self._unless_over, lambda: self.failure)
         # All are here before any of them opens connections, for which the limit is short.
         store.add("arrived", 1)
-        self._until("all ranks of the round", lambda: self._is_complete(store))
-        if not self._aborts_by_itself:
-            self._store = store = RoundStore(store, lambda: self.failure)
-        self._group = self._whole_group(store) if self._part is None else self._group_of_part(store)
+        self._until(lambda: self._is_complete(opened))
+        for_group = opened if self._aborts_by_itself else store  # NCCL makes copies of its store, which one of Python does not have
+        self._group = self._whole_group(for_group) if self._part is None else self._group_of_part(for_group)
 
     def _whole_group(self, store: typing.Any) -> typing.Any:
         """The default group of PyTorch."""
@@ -139,9 +141,34 @@ class Round:
             raise RoundBroken(_OVER_EARLY)
         return True
 
-    def _until(self, what: str, condition: typing.Callable[[], bool]) -> None:
+    def _until(self, condition: typing.Callable[[], bool]) -> None:
         """Needs no deadline of its own: the supervisor ends the round of a rank that does not come."""
-        wait_until(what, condition, lambda: self.failure)
+        self._unless_over(lambda: wait_until(condition, lambda: self.failure))
+
+    def put(self, key: str, value: str) -> None:
+        """For the other ranks, by `get`. RuntimeError: the round is over."""
+        assert self._store is not None
+        self._store.set(key, value)
+
+    def get(self, key: str) -> bytes:
+        """Waits until a rank has put it. RuntimeError: the round is over, or a rank has left it."""
+        assert self._store is not None
+        store = self._store.plain
+        self._until(lambda: store.check([key]) or store.check([_LEFT]))
+        if not self._store.check([key]):
+            raise RoundBroken("a rank has left the round")
+        return self._store.get(key)
+
+    def wait_for_all(self, key: str, count: int) -> None:
+        """So many ranks call it. RuntimeError: the round is over."""
+        assert self._store is not None
+        store = self._store.plain
+        self._store.add(key, 1)
+        self._until(lambda: store.add(key, 0) >= count or store.check([_LEFT]))
+
+    def leave(self) -> None:
+        """Ends the waits of the other ranks. RuntimeError: the round is over."""
+        self.put(_LEFT, "")
 
     def all_reduce(self, tensor: torch.Tensor) -> torch.futures.Future[torch.Tensor]:
         """The sum over all ranks in `tensor`, as a future that an abort completes."""
@@ -152,7 +179,7 @@ class Round:
         if ours.done():
             return ours
         try:
-            self._group.allreduce([tensor]).get_future().add_done_callback(lambda done: self._complete(ours, tensor, done.value))
+            self._group.allreduce([tensor]).get_future().add_done_callback(lambda done: self._complete(ours, lambda: done.value()[0]))
         except RuntimeError as error:
             self.abort(str(error))
         return ours
@@ -192,11 +219,15 @@ class Round:
         """RuntimeError: the round is over."""
         if self._aborts_by_itself:
             work.wait()
-            return
+        else:
+            self._unless_over(work.wait)
+
+    def _unless_over(self, wait: typing.Callable[[], T]) -> T:
+        """What `wait` returns, for which another rank may be needed. RuntimeError: the round is over; only a thread still waits then."""
         ours = self._opened()
         if not ours.done():
-            threading.Thread(target=self._complete, args=(ours, None, work.wait), name="lockstep-wait", daemon=True).start()
-        ours.wait()
+            threading.Thread(target=self._complete, args=(ours, wait), name="lockstep-wait", daemon=True).start()
+        return typing.cast(T, ours.wait())
 
     def _opened(self) -> torch.futures.Future[typing.Any]:
         """A future that an abort completes with an error."""
@@ -208,9 +239,9 @@ class Round:
                 ours.set_exception(RoundBroken(self.failure))  # type: ignore[arg-type]
         return ours
 
-    def _complete(self, ours: torch.futures.Future[typing.Any], result: typing.Any, wait: typing.Callable[[], typing.Any]) -> None:
+    def _complete(self, ours: torch.futures.Future[typing.Any], wait: typing.Callable[[], typing.Any]) -> None:
         try:
-            wait()
+            result = wait()
         except RuntimeError as error:
             self.abort(str(error))
         else:
