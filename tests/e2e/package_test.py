@@ -117,5 +117,7 @@ def test_survivors_keep_their_processes():
         job.until("the last step in the status", lambda: job.status()["progress"]["step"] == EPOCHS * -(-SAMPLES // BATCH))
         final = [json.loads(pathlib.Path(job.ledger, f"final-{rank}.json").read_text()) for rank in range(RANKS)]
         expect(all(each["weights"] == final[0]["weights"] for each in final), "the ranks ended with different weights")
+        evaluation = job.until("the evaluation in the status", lambda: job.status()["progress"].get("evaluation"))
+        expect(abs(evaluation["loss"] - final[0]["loss"]) < 1e-6, f"{evaluation}, it was {final[0]['loss']}")
         record, = (r for r in job.status()["restarts"] if r["exitCode"] == 137)
         expect(record["recoverySeconds"] < rounds_after(job, killed, first)[second][1], f"the others' wait is counted to the return of the killed rank: {record}")

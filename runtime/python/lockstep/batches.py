@@ -20,6 +20,16 @@ if typing.TYPE_CHECKING:
     from lockstep.job import Job
 
 
+def size_of(dataset: torch.utils.data.Dataset[typing.Any]) -> int:
+    """LockstepError: its samples cannot be divided."""
+    if isinstance(dataset, torch.utils.data.IterableDataset):
+        raise LockstepError("the samples of an IterableDataset have no positions, so they cannot be divided: use a data set with __len__ and __getitem__")
+    size = len(dataset)  # type: ignore[arg-type]
+    if size < 1:
+        raise LockstepError("the data set is empty")
+    return size
+
+
 class SamplePlan:
     """The steps of a run over a data set.
 
@@ -31,8 +41,6 @@ class SamplePlan:
     """
 
     def __init__(self, size: int, global_batch_size: int, *, seed: int = 0, shuffle: bool = True, drop_last: bool = False) -> None:
-        if size < 1:
-            raise LockstepError("the data set is empty")
         if global_batch_size < 1:
             raise LockstepError(f"global_batch_size must be at least 1, not {global_batch_size}")
         self._plan = Plan(size, global_batch_size, seed, shuffle, drop_last)
@@ -144,7 +152,8 @@ class Batches:
             if step >= self._steps:
                 job.reports()  # the newest step, which may not have been due
                 return
-            yield self._read(step)
+            with job.in_loop():
+                yield self._read(step)
 
     def _read(self, step: int) -> Batch:
         job, start = self._job, time.monotonic()

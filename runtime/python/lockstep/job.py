@@ -4,6 +4,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import math
 import os
 import socket
 import time
@@ -13,9 +14,10 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from lockstep.averaging import Averaging, Final
-from lockstep.batches import Batch, Batches, SamplePlan
+from lockstep.batches import Batch, Batches, SamplePlan, size_of
 from lockstep.control import Control, connection
 from lockstep.errors import LockstepError, RoundBroken, Stopped
+from lockstep.evaluation import Evaluations, Measure, Metrics
 from lockstep.gradients import GradientAveraging
 from lockstep.ledger import SampleLedger
 from lockstep.pod import LOST_BY_ANOTHER, this_pod
@@ -84,9 +86,11 @@ class Job:
         self.rank, self.world, self.round = 0, 1, 0
         self.progress = Progress()
         self._averaging = averaging(self, model, state)
-        self._device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
-        self._pod = this_pod()
-        self._state = State([model, *state, *self._averaging.state], self._device, step if step > 0 else INCOMPLETE, self._pod.mesh)
+        self._pod, self._device = this_pod(), next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
+        self._evaluations = Evaluations(self, self._averaging, model, self._pod)
+        self.in_loop = self._evaluations.in_loop  # for Batches
+        self._state = State([model, *state, *self._averaging.state], self._device, step if step > 0 else INCOMPLETE, self._pod.mesh,
+                            {"evaluations": self._evaluations})
         self._saved_state: SavedState | None = None
         if checkpoints is not None:
             from lockstep.saved_state import SavedState  # DCP takes a while to import
@@ -136,9 +140,7 @@ class Job:
         """
         if (epochs is None) == (steps is None):
             raise LockstepError("batches needs either epochs or steps")
-        if isinstance(dataset, torch.utils.data.IterableDataset):
-            raise LockstepError("the samples of an IterableDataset have no positions, so they cannot be divided: batches needs __len__ and __getitem__")
-        plan = SamplePlan(len(dataset), global_batch_size, seed=seed, shuffle=shuffle, drop_last=drop_last)  # type: ignore[arg-type]
+        plan = SamplePlan(size_of(dataset), global_batch_size, seed=seed, shuffle=shuffle, drop_last=drop_last)
         count = steps if steps is not None else (epochs or 0) * plan.steps_per_epoch
         begin, self._loop_begin = self._loop_begin, self._loop_begin + count
         self.progress.total_steps, self.progress.steps_per_epoch = self._loop_begin, plan.steps_per_epoch
@@ -161,6 +163,22 @@ class Job:
         if self._batch is None:  # else it would be a batch of another round, which the failure of this step replaces
             self.enter_round()
         return Step(self)
+
+    def evaluate(self, dataset: torch.utils.data.Dataset[typing.Any], batch_size: int, measure: Measure, **loader: typing.Any) -> Metrics:
+        """The means over all samples, each evaluated by one of the ranks; the same numbers on all of them.
+
+        `measure` returns means over its batch by name. It is called without gradients, and with the model in evaluation mode. What it calls `loss` and
+        `accuracy` is shown in the job's status and metrics. `loader`: arguments of DataLoader. To be called by all ranks after the same steps, which
+        come from `batches`. Where a rank is lost meanwhile, the others evaluate again; one that joins does not repeat what they have finished.
+
+        >>> def measure(batch):
+        ...     outputs = model(batch.inputs)
+        ...     return {"loss": loss_fn(outputs, batch.targets), "accuracy": (outputs.argmax(1) == batch.targets).float().mean()}
+        >>> job.evaluate(test_set, 256, measure, num_workers=2)["accuracy"]
+        0.91
+        """
+        # After the newest loop; a rank that joins may be at an earlier one.
+        return self._evaluations.evaluate(min(self.finished_steps, self._loop_begin), dataset, batch_size, measure, loader)
 
     def save(self) -> None:
         """Copies the state into memory, for which training waits, and stores it in the folder of `join` while training continues.
@@ -237,6 +255,7 @@ class Job:
         source = self._state.synchronise(round_, None if self._saved_state is None else self._load)
         self.rank, self.world, self.round = round_.rank, round_.world, round_.number
         os.environ.update(RANK=str(round_.rank), WORLD_SIZE=str(round_.world), LOCKSTEP_ROUND=str(round_.number))
+        self._evaluations.enter_round(round_, self._state.step)
         self._averaging.enter_round(round_)
         self._ledger.enter_round(round_.number, round_.rank)
         self.progress.enter_round(round_.number, self.finished_steps)
@@ -260,6 +279,7 @@ class Job:
         if self._current is None:
             return
         self._averaging.leave_round()
+        self._evaluations.leave_round()
         self._current.drop()  # the destructor of the group closes its connections, for which other ranks wait
         self._current = None
 
@@ -283,6 +303,7 @@ class Job:
     def begins(self, step: Step) -> None:
         step.number, step.batch, self._batch = self.finished_steps, self._batch, None
         self._averaging.begin(step)
+        self._evaluations.have_places = step.batch is not None
         if step.batch is not None:
             self._ledger.contribute(step.number, step.batch.ids)
 
@@ -350,7 +371,7 @@ class Job:
         if self._averaging.step is not None:
             self._averaging.step.has_updated = True
 
-    # ---- for Averaging
+    # ---- for Averaging and Evaluations
 
     def requests(self) -> tuple[bool, bool]:
         """Whether this rank asks all ranks to leave the round, and to save."""
@@ -364,3 +385,16 @@ class Job:
     def says_phase(self, phase: str) -> None:
         if self._control is not None:
             self._control.send("phase", phase=phase)
+
+    def must_leave(self) -> bool:
+        """For what takes long between the steps: the round has failed, or the pod is being stopped. Then the next `enter_round` leaves it."""
+        if self._current is None or self._control is None:
+            return False
+        has_failed, stops = self._pod.any(self._current.failure is not None, self._control.stop_at is not None)
+        self._leaves = self._leaves or stops
+        return has_failed or stops
+
+    def has_evaluated(self, result: Metrics) -> None:
+        if self._control is not None:
+            shown = {name: result[name] for name in ("loss", "accuracy") if math.isfinite(result.get(name, math.nan))}
+            self._control.send("evaluated", step=self.finished_steps, epoch=self.progress.epoch, **shown)

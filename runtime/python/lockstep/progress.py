@@ -59,6 +59,11 @@ class Progress:
         self._counts[bisect.bisect_left(_BOUNDS, took / final.steps)] += final.steps
         self._step_seconds += took
 
+    @property
+    def epoch(self) -> float:
+        """How many epochs the finished steps are."""
+        return float(self._fields.get("step", 0) / self.steps_per_epoch) if self.steps_per_epoch else 0.0
+
     def usage(self) -> dict[str, typing.Any]:
         return {"stepTimes": {"counts": self._counts, "seconds": self._step_seconds}, "communicationBytesTotal": self.communicated}
 
@@ -66,8 +71,7 @@ class Progress:
         self._sent = time.monotonic()
         if not self._fields.get("stepsUnderWay"):  # ranks are compared by their times per final step
             self._fields["phaseSeconds"] = dict(self._seconds)
-        epoch = self._fields.get("step", 0) / self.steps_per_epoch if self.steps_per_epoch else 0.0
-        return {**self._fields, "totalSteps": self.total_steps, "epoch": epoch, "loss": self.loss, "samplesPerSecond": self._rate, "stepsTotal": self._steps,
+        return {**self._fields, "totalSteps": self.total_steps, "epoch": self.epoch, "loss": self.loss, "samplesPerSecond": self._rate, "stepsTotal": self._steps,
                 "samplesTotal": self._samples, "repeatedStepsTotal": self.repeated}
 
     def is_due(self) -> bool:

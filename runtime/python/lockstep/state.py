@@ -92,9 +92,12 @@ def _move(tensor: torch.Tensor, move: Move, device: torch.device) -> torch.Tenso
 
 
 class State:
-    def __init__(self, objects: typing.Sequence[Stateful], device: torch.device, step: int = INCOMPLETE, mesh: DeviceMesh | None = None) -> None:
-        """`device`: that of tensors which the process group moves. `step`: how many steps were made with the objects. `mesh`: of sharded tensors."""
-        self._objects = objects
+    def __init__(self, objects: typing.Sequence[Stateful], device: torch.device, step: int = INCOMPLETE, mesh: DeviceMesh | None = None,
+                 added: dict[str, Stateful] | None = None) -> None:
+        """`device`: that of tensors which the process group moves. `step`: how many steps were made with the objects. `mesh`: of sharded tensors.
+        `added`: more objects, by their names in a checkpoint; one of an older release does not have them."""
+        self._added = added or {}
+        self._objects = {**{str(index): each for index, each in enumerate(objects)}, **self._added}
         self._device = device
         self._mesh = mesh
         self.step = step
@@ -128,7 +131,7 @@ class State:
         return [int(each) for each in round_.gather(torch.tensor([self.step], device=self._device))]
 
     def send(self, move: Move) -> None:
-        for each in self._objects:
+        for each in self._objects.values():
             text, tensors = _split(each.state_dict())
             self._send_bytes(pickle.dumps((text, [_form(tensor) for tensor in tensors])), move)
             for tensor in tensors:
@@ -136,7 +139,7 @@ class State:
 
     def receive(self, move: Move) -> None:
         """After an error the objects hold a mixture of both states."""
-        for each in self._objects:
+        for each in self._objects.values():
             text, forms = pickle.loads(self._receive_bytes(move))
             _, own = _split(each.state_dict())
             if isinstance(each, torch.nn.Module):
@@ -152,13 +155,13 @@ class State:
         """For a checkpoint: `model.NAME` as in the model's state_dict, `state.I.N` for the Nth tensor of another object, and `state.I` for the
         rest of each."""
         found: dict[str, typing.Any] = {}
-        for index, each in enumerate(self._objects):
+        for key, each in self._objects.items():
             text, tensors = _split(each.state_dict())
-            names = [f"model.{name}" for name in each.state_dict()] if index == 0 else []
+            names = [f"model.{name}" for name in each.state_dict()] if key == "0" else []
             if len(names) != len(tensors):
-                names = [f"state.{index}.{number}" for number in range(len(tensors))]
+                names = [f"state.{key}.{number}" for number in range(len(tensors))]
             found.update(zip(names, tensors))
-            found[f"state.{index}"] = pickle.dumps((text, dict(zip(names, map(_form, tensors)))))
+            found[f"state.{key}"] = pickle.dumps((text, dict(zip(names, map(_form, tensors)))))
         return found
 
     @staticmethod
@@ -168,10 +171,12 @@ class State:
 
     def take(self, named: dict[str, typing.Any]) -> None:
         """What `named` gave, perhaps in another process. LockstepError: these objects are built otherwise."""
-        for index, each in enumerate(self._objects):
-            if f"state.{index}" not in named:
+        for key, each in self._objects.items():
+            if f"state.{key}" not in named and key in self._added:
+                continue
+            if f"state.{key}" not in named:
                 raise LockstepError(f"the checkpoint has no state of {type(each).__name__}: the job that saved it joined with fewer arguments")
-            text, forms = pickle.loads(named[f"state.{index}"])
+            text, forms = pickle.loads(named[f"state.{key}"])
             _load(each, _Unpickler(io.BytesIO(text), [named[name] for name in forms]).load())
 
     def empty(self, form: Form) -> torch.Tensor:

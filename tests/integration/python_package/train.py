@@ -79,9 +79,10 @@ def main():
     except lockstep.Stopped:
         (folder / f"stopped-{job.rank}").touch()
         raise
+    measured = job.evaluate(data, 512, lambda batch: {"loss": loss_of(model(batch.inputs), batch.targets)})
     (folder / f"final-{job.rank}.json").write_text(json.dumps({
         "pid": os.getpid(), "world": job.world, "steps": job.finished_steps, "rate": scheduler.get_last_lr()[0],
-        "loss": loss_of(model(data.images), data.labels).item(), "weights": weights_of(model)}))
+        "loss": measured["loss"], "weights": weights_of(model)}))
 
 
 if __name__ == "__main__":

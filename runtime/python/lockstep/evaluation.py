@@ -1,0 +1,236 @@
+"""Evaluations that the ranks of a job divide between them.
+
+Ranks exchange what they have found in the store of the round, not in collectives: a rank that has just joined does not know of an evaluation after
+the step whose state it has received, and waits in the collectives of the next step meanwhile. The results belong to the state: a rank that has lost
+the round before it knew a result takes that of the others, and one that comes to an evaluation later than all others does not repeat it.
+"""
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+import typing
+
+import torch
+import torch.utils.data
+from torch.nn.parallel import DistributedDataParallel
+
+from lockstep.batches import Batch, size_of
+from lockstep.errors import LockstepError
+from lockstep.state import State
+
+if typing.TYPE_CHECKING:
+    from lockstep.averaging import Averaging
+    from lockstep.job import Job
+    from lockstep.pod import Pod
+    from lockstep.rounds import Round
+
+Metrics = typing.Dict[str, float]
+Measure = typing.Callable[[Batch], typing.Dict[str, typing.Any]]
+_SIGN_OF_LIFE_SECONDS = 0.1
+
+
+class Place(typing.NamedTuple):
+    """Where in the script an evaluation is, the same on all ranks."""
+
+    step: int
+    in_loop: bool
+    """In the body of a loop over batches, which a rank that joins enters for the steps that come."""
+    count: int
+    """Of evaluations before it, after the same step."""
+
+
+class Share(typing.NamedTuple):
+    """What a rank has found in its share of the samples."""
+
+    size: int
+    """Of the data set."""
+    samples: int
+    sums: Metrics
+    """Over its samples."""
+
+
+class Evaluations:
+    """Those of one job. A Stateful."""
+
+    def __init__(self, job: Job, averaging: Averaging, model: torch.nn.Module, pod: Pod) -> None:
+        self._job, self._averaging, self._model, self._pod = job, averaging, model, pod
+        self.have_places = True  # steps come from `batches`, so it is known at which one the script is
+        self._finished = 0
+        self._results: dict[Place, Metrics] = {}
+        self._place: Place | None = None  # of the newest one that the script has asked for
+        self._is_in_loop = self._is_under_way = False
+        self._round: Round | None = None
+        self._began_at = 0  # the step at which the round began
+        self._inside: list[int] = []  # which ranks of its group entered the round from within an evaluation
+
+    def state_dict(self) -> dict[str, typing.Any]:
+        return {"finished": self._finished, "results": {tuple(place): result for place, result in self._results.items()}}
+
+    def load_state_dict(self, state: dict[str, typing.Any]) -> None:
+        self._finished = state["finished"]
+        self._results = {Place(*place): result for place, result in state["results"].items()}
+
+    # ---- for Job
+
+    @contextlib.contextmanager
+    def in_loop(self) -> typing.Iterator[None]:
+        """The body of a loop over batches. Where its step is not finished, the script comes to the evaluations of the step before it again."""
+        self._place, self._is_in_loop = None, True
+        try:
+            yield
+        finally:
+            self._is_in_loop = False
+
+    def enter_round(self, round_: Round, step: int) -> None:
+        """Makes the results equal on all ranks. `step`: that of the state. RuntimeError: the round is over."""
+        mine = torch.tensor([self._finished, int(self._is_under_way)], device=round_.device)
+        rows = [each.tolist() for each in round_.gather(mine)]
+        newest = max(finished for finished, _ in rows)
+        if any(finished != newest for finished, _ in rows):
+            source = next(rank for rank, (finished, _) in enumerate(rows) if finished == newest)
+            state = State([self], round_.device)
+            transfer = state.send if round_.group_rank == source else state.receive
+            transfer(lambda tensor: round_.broadcast(tensor, source))
+        self._round, self._began_at = round_, step
+        self._inside = [rank for rank, (_, is_inside) in enumerate(rows) if is_inside]
+
+    def leave_round(self) -> None:
+        self._round = None
+
+    def evaluate(self, step: int, dataset: torch.utils.data.Dataset[typing.Any], batch_size: int, measure: Measure, loader: dict[str, typing.Any]) -> Metrics:
+        """`step`: at which the script is. Raises Stopped."""
+        if not self.have_places:
+            raise LockstepError("evaluate needs steps that come from job.batches, by which a rank that joins finds its place in the script")
+        if self._averaging.open_steps > 0:
+            raise LockstepError(f"{self._averaging.open_steps} steps were taken since the last average, so the models of the ranks differ: evaluate where "
+                                "job.finished_steps is a multiple of average_every, or after an epoch")
+        start = time.monotonic()
+        before, here = self._place, (step, self._is_in_loop)
+        self._place = place = Place(*here, before.count + 1 if before is not None and before[:2] == here else 0)
+        self._is_under_way = True
+        try:
+            while place not in self._results:  # a round that begins may bring it
+                self._job.enter_round()
+                if place not in self._results:
+                    self._try(place, dataset, batch_size, measure, loader)
+        finally:
+            self._is_under_way = False
+            self._job.progress.spent(evaluate=time.monotonic() - start)
+        return dict(self._results[place])
+
+    # ---- one round
+
+    def _try(self, place: Place, dataset: torch.utils.data.Dataset[typing.Any], batch_size: int, measure: Measure, loader: dict[str, typing.Any]) -> None:
+        """Has a result afterwards, unless the round is over or the job is being stopped."""
+        ranks = self._sharers(place)
+        with _evaluating(self._model, self._averaging.model):
+            share = self._measure(ranks, dataset, batch_size, measure, loader)
+        result = None
+        if self._round is None:
+            result = None if share is None else _mean([share])
+        else:
+            try:
+                result = self._exchange(self._round, ranks, share)
+            except RuntimeError as error:
+                if isinstance(error, LockstepError):
+                    raise
+                self._round.abort(str(error))
+        self._job.says_phase("train")
+        if self._pod.any(result is None)[0] or result is None:
+            return
+        self._finished += 1
+        if place.in_loop:  # no rank comes to those of earlier steps again
+            self._results = {each: known for each, known in self._results.items() if not each.in_loop or each.step == place.step}
+        self._results[place] = result
+        if self._job.rank == ranks[0]:
+            self._job.has_evaluated(result)
+
+    def _sharers(self, place: Place) -> list[int]:
+        """The ranks that come to this evaluation in the round."""
+        if self._round is None:
+            return [0]
+        size = self._round.world // self._round.group_size
+        is_missed = place.in_loop and place.step <= self._began_at  # by those that did not take this step
+        groups = self._inside if is_missed else range(self._round.group_size)
+        return [group * size + rank for group in groups for rank in range(size)]
+
+    def _measure(self, ranks: list[int], dataset: torch.utils.data.Dataset[typing.Any], batch_size: int, measure: Measure,
+                 loader: dict[str, typing.Any]) -> Share | None:
+        """Its share of the samples, neighbours in the data set. None: the round is over, or the job is being stopped."""
+        size, place, job = size_of(dataset), ranks.index(self._job.rank), self._job
+        ids = range(size * place // len(ranks), size * (place + 1) // len(ranks))
+        batches = [list(ids[begin:begin + batch_size]) for begin in range(0, len(ids), batch_size)]
+        if self._pod.mesh is not None:  # the ranks of a pod make each pass together: one without samples makes it with one that counts nothing
+            most = -(-size // len(ranks))
+            batches += [[]] * (-(-most // batch_size) - len(batches))
+        epoch = job.finished_steps // max(1, job.progress.steps_per_epoch)
+        sums: Metrics = {}
+        signed = 0.0
+        for own, data in zip(batches, torch.utils.data.DataLoader(dataset, batch_sampler=[own or [0] for own in batches], **loader)):
+            if job.must_leave():
+                return None
+            if time.monotonic() - signed > _SIGN_OF_LIFE_SECONDS:
+                job.says_phase("evaluate")
+                signed = time.monotonic()
+            found = _numbers(measure(Batch(data, own, len(own) / size, size, job.finished_steps, epoch)))
+            for name, value in found.items():
+                sums[name] = sums.get(name, 0.0) + (value * len(own) if own else 0.0)
+        return Share(size, len(ids), sums)
+
+    def _exchange(self, round_: Round, ranks: list[int], share: Share | None) -> Metrics | None:
+        """The means over all samples. None: this rank leaves. RuntimeError: the round is over."""
+        if share is None:
+            round_.leave()
+            return None
+        key = f"evaluation/{self._finished}"
+        round_.put(f"{key}/{round_.rank}", json.dumps(share))
+        if round_.rank == ranks[0]:
+            shares = [Share(*json.loads(round_.get(f"{key}/{rank}"))) for rank in ranks]
+            round_.put(key, json.dumps(_mean(shares)))
+        result: Metrics = json.loads(round_.get(key))
+        with contextlib.suppress(RuntimeError):  # one that ends its script then may take the store with it
+            round_.wait_for_all(f"{key}/known", len(ranks))
+        return result
+
+
+def _mean(shares: list[Share]) -> Metrics:
+    """LockstepError: the ranks have evaluated different things."""
+    sizes = sorted({share.size for share in shares})
+    if len(sizes) > 1:
+        raise LockstepError(f"the data set of an evaluation must be the same on all ranks, but has {' or '.join(map(str, sizes))} samples")
+    names = sorted({tuple(sorted(share.sums)) for share in shares if share.samples > 0})
+    if len(names) > 1:
+        raise LockstepError(f"what an evaluation measures must have the same names on all ranks, not {' or '.join(map(str, names))}")
+    return {name: sum(share.sums.get(name, 0.0) for share in shares) / sizes[0] for name in names[0]}
+
+
+def _numbers(values: dict[str, typing.Any]) -> Metrics:
+    if not isinstance(values, dict) or not values:
+        raise LockstepError(f"what evaluate calls must return means over its batch by name, such as {{\"loss\": loss}}, not {values!r:.100}")
+    found = {}
+    for name, value in values.items():
+        try:
+            found[name] = float(value)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise LockstepError(f"what evaluate calls must return one number for each name, but {name!r} is {value!r:.100}") from error
+    return found
+
+
+@contextlib.contextmanager
+def _evaluating(model: torch.nn.Module, called: torch.nn.Module) -> typing.Iterator[None]:
+    """Without gradients, and with modules that know it. `called`: what the script may call for it; DistributedDataParallel would begin a collective
+    with buffers, which other ranks miss."""
+    training = [module for module in model.modules() if module.training]
+    is_synchronised = isinstance(called, DistributedDataParallel) and called.require_forward_param_sync
+    if is_synchronised:
+        called.require_forward_param_sync = False
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module in training:
+            module.training = True
+        if is_synchronised:
+            called.require_forward_param_sync = True

@@ -1,0 +1,165 @@
+"""What ranks of one process exchange about evaluations; evaluations.py starts it in an interpreter that has PyTorch."""
+import concurrent.futures
+import types
+
+import pytest
+import torch
+
+import lockstep
+from lockstep.evaluation import Evaluations, Place, Share, _mean
+from lockstep.pod import Pod
+from lockstep.rounds import Round, listen
+from lockstep.state import State
+
+LOOP, AFTER = Place(4, True, 0), Place(4, False, 0)
+
+
+@pytest.fixture
+def enter():
+    """Enters a round of two ranks at this step."""
+    rounds = []
+
+    def enter(evaluations, step):
+        with listen() as listener, listen() as unused, concurrent.futures.ThreadPoolExecutor() as threads:
+            place = {"round": len(rounds), "world": 2, "storeHost": "127.0.0.1", "storePort": listener.getsockname()[1]}
+            new = [Round({**place, "rank": rank}, torch.device("cpu"), Pod(0, 1, mesh=True)) for rank in range(2)]
+            rounds.extend(new)
+
+            def join(number, own):
+                new[number].connect(own)
+                evaluations[number].enter_round(new[number], step)
+
+            for done in [threads.submit(join, number, own) for number, own in enumerate((listener, unused))]:
+                done.result()
+        return new
+
+    yield enter
+    for each in rounds:
+        each.drop()
+
+
+@pytest.fixture
+def ranks():
+    model = torch.nn.Linear(2, 1)
+    averaging = types.SimpleNamespace(model=model, open_steps=0)
+    return [Evaluations(types.SimpleNamespace(rank=rank), averaging, model, Pod()) for rank in range(2)]
+
+
+def test_a_rank_that_has_joined_takes_no_part_in_an_evaluation_that_it_does_not_come_to(ranks, enter):
+    ranks[1]._is_under_way = True  # after step 4, when rank 0 joined
+    enter(ranks, step=4)
+    for each in ranks:
+        assert each._sharers(LOOP) == [1]
+        assert each._sharers(AFTER) == [0, 1]
+        assert each._sharers(Place(5, True, 0)) == [0, 1]
+
+
+def test_a_rank_takes_the_result_that_it_has_lost(ranks, enter):
+    ranks[1]._results, ranks[1]._finished = {LOOP: {"loss": 0.1}}, 1
+    ranks[0]._is_under_way = True
+    enter(ranks, step=4)
+    assert all((each._results, each._finished) == ({LOOP: {"loss": 0.1}}, 1) for each in ranks)
+
+
+def test_a_checkpoint_has_the_results_and_one_of_an_older_release_has_none(ranks):
+    ranks[0]._results, ranks[0]._finished = {LOOP: {"loss": 0.1}}, 1
+    before, after = [State([torch.nn.Linear(2, 1)], torch.device("cpu"), added={"evaluations": each}) for each in ranks]
+    saved = before.named()
+    after.take({name: value for name, value in saved.items() if "evaluations" not in name})
+    assert ranks[1]._results == {}
+    after.take(saved)
+    assert ranks[1]._results == {LOOP: {"loss": 0.1}}
+
+
+def test_all_get_the_means(ranks, enter):
+    rounds = enter(ranks, step=3)
+    shares = [Share(4, 1, {"loss": 3.0}), Share(4, 3, {"loss": 1.0})]
+    with concurrent.futures.ThreadPoolExecutor() as threads:
+        found = [threads.submit(each._exchange, round_, [0, 1], share) for each, round_, share in zip(ranks, rounds, shares)]
+        assert [each.result() for each in found] == [{"loss": 1.0}] * 2
+
+
+def test_one_that_leaves_keeps_nobody_waiting(ranks, enter):
+    rounds = enter(ranks, step=3)
+    with concurrent.futures.ThreadPoolExecutor() as threads:
+        waits = threads.submit(ranks[0]._exchange, rounds[0], [0, 1], Share(4, 1, {"loss": 3.0}))
+        assert ranks[1]._exchange(rounds[1], [0, 1], None) is None
+        with pytest.raises(RuntimeError, match="a rank has left the round"):
+            waits.result()
+
+
+def evaluate(measure, model=None, data=None, **join):
+    model = model or torch.nn.Linear(2, 1)
+    job = lockstep.join(model, torch.optim.SGD(model.parameters(), lr=0.1), **join)
+    return job, lambda: job.evaluate(data or torch.utils.data.TensorDataset(torch.arange(10.)), 4, measure)
+
+
+def test_means_count_each_sample_once():
+    _, run = evaluate(lambda batch: {"mean": batch.data[0].mean(), "last": len(batch.ids) == 2})
+    assert run() == pytest.approx({"mean": 4.5, "last": 0.2})
+
+
+def test_the_model_trains_on_afterwards():
+    model = torch.nn.Sequential(torch.nn.Dropout(), torch.nn.Dropout())
+    model[1].eval()
+    model.append(torch.nn.Linear(1, 1))
+
+    def measure(batch):
+        assert not torch.is_grad_enabled()
+        return {"training": any(module.training for module in model.modules())}
+
+    _, run = evaluate(measure, model)
+    assert run() == {"training": 0}
+    assert [module.training for module in model] == [True, False, True]
+    assert torch.is_grad_enabled()
+
+
+@pytest.mark.parametrize("returned, message", [(0.5, "means over its batch by name"), ({}, "means over its batch by name"),
+                                               ({"loss": torch.zeros(2)}, "one number for each name, but 'loss' is tensor"), ({"loss": None}, "'loss' is None")])
+def test_what_is_no_mean_is_rejected(returned, message):
+    _, run = evaluate(lambda batch: returned)
+    with pytest.raises(lockstep.LockstepError, match=message):
+        run()
+
+
+def test_ranks_that_evaluate_different_things_are_rejected(ranks):
+    with pytest.raises(lockstep.LockstepError, match="the same on all ranks, but has 4 or 5 samples"):
+        _mean([Share(4, 2, {"loss": 1.0}), Share(5, 2, {"loss": 1.0})])
+    with pytest.raises(lockstep.LockstepError, match="must have the same names on all ranks"):
+        _mean([Share(4, 2, {"loss": 1.0}), Share(4, 2, {"error": 1.0})])
+    assert _mean([Share(4, 4, {"loss": 1.0}), Share(4, 0, {})]) == {"loss": 0.25}
+
+
+def test_it_needs_its_place_in_the_script_and_a_common_model():
+    job, run = evaluate(lambda batch: {"loss": 0})
+    with job.step():
+        pass
+    with pytest.raises(lockstep.LockstepError, match="evaluate needs steps that come from job.batches"):
+        run()
+    data = torch.utils.data.TensorDataset(torch.rand(10, 2))
+    job, run = evaluate(lambda batch: {"loss": 0}, average_every=2)
+    for _ in job.batches(data, 4, steps=1):
+        with job.step():
+            pass
+        break
+    job._averaging.open_steps = 1
+    with pytest.raises(lockstep.LockstepError, match="1 steps were taken since the last average"):
+        run()
+
+
+def test_a_script_comes_to_an_evaluation_again_when_its_step_was_not_finished():
+    calls = []
+    model = torch.nn.Linear(2, 1)
+    job = lockstep.join(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    data = torch.utils.data.TensorDataset(torch.rand(8, 2))
+
+    def measure(batch):
+        calls.append(job.finished_steps)
+        return {"loss": 0}
+
+    loop = iter(job.batches(data, 4, steps=2))
+    for _ in range(2):
+        next(loop)  # twice the same step
+        job.evaluate(data, 8, measure)
+    job.evaluate(data, 8, measure)  # another one, at the same place
+    assert calls == [0, 0]
