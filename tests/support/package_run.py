@@ -16,18 +16,21 @@ RANKS = 3
 
 
 class ScriptRun(Run):
-    """The script gets the folder and the arguments."""
+    def __init__(self, folder, script, *arguments, environment=ENVIRONMENT, **job):
+        super().__init__(folder, script_manifest(folder, script, *arguments, **job), environment)
 
-    def __init__(self, folder, script, *arguments, environment=ENVIRONMENT, ranks=RANKS, minimum=1, nproc=1):
-        command = [str(torch_python.python()), str(script), folder, *map(str, arguments)]
-        container = {"name": "trainer", "image": "none", "command": command}
-        job = pathlib.Path(folder, "job.json")
-        job.write_text(json.dumps({
-            "apiVersion": "lockstep.dev/v1alpha1", "kind": "DistributedTrainingJob", "metadata": {"name": "package"},
-            "spec": {"nprocPerNode": nproc, "worker": {"replicas": ranks, "template": {"spec": {"containers": [container]}}},
-                     "elasticPolicy": {"minReplicas": minimum, "maxReplicas": ranks},
-                     "failurePolicy": {"maxRestarts": 1000, "inPlaceLimit": 1000}, "rendezvous": {"heartbeatIntervalSeconds": 1}}}))
-        super().__init__(folder, job, environment)
+
+def script_manifest(folder, script, *arguments, ranks=RANKS, minimum=1, nproc=1):
+    """The script gets the folder and the arguments."""
+    command = [str(torch_python.python()), str(script), str(folder), *map(str, arguments)]
+    container = {"name": "trainer", "image": "none", "command": command}
+    path = pathlib.Path(folder, "job.json")
+    path.write_text(json.dumps({
+        "apiVersion": "lockstep.dev/v1alpha1", "kind": "DistributedTrainingJob", "metadata": {"name": "package"},
+        "spec": {"nprocPerNode": nproc, "worker": {"replicas": ranks, "template": {"spec": {"containers": [container]}}},
+                 "elasticPolicy": {"minReplicas": minimum, "maxReplicas": ranks},
+                 "failurePolicy": {"maxRestarts": 1000, "inPlaceLimit": 1000}, "rendezvous": {"heartbeatIntervalSeconds": 1}}}))
+    return path
 
 
 @contextlib.contextmanager

@@ -1,12 +1,15 @@
 #include "runtime/launch/process/own_address.h"
 
 #include <arpa/inet.h>
+#include <ifaddrs.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <array>
 #include <cerrno>
+#include <climits>
 #include <cstring>
 #include <memory>
 
@@ -40,26 +43,26 @@ Result<sockaddr_storage> SourceTowards(const addrinfo& peer) {
   return source;
 }
 
-bool IsLoopback(const sockaddr_storage& address) {
-  if (address.ss_family == AF_INET6)
+bool IsLoopback(const sockaddr& address) {
+  if (address.sa_family == AF_INET6)
     return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6&>(address).sin6_addr);
   const auto& ipv4 = reinterpret_cast<const sockaddr_in&>(address).sin_addr;
   return (ntohl(ipv4.s_addr) >> 24) == IN_LOOPBACKNET;
 }
 
-std::string TextOf(const sockaddr_storage& address) {
+std::string TextOf(const sockaddr& address) {
   std::array<char, INET6_ADDRSTRLEN> text{};
   const void* const bytes =
-      address.ss_family == AF_INET6
+      address.sa_family == AF_INET6
           ? static_cast<const void*>(&reinterpret_cast<const sockaddr_in6&>(address).sin6_addr)
           : &reinterpret_cast<const sockaddr_in&>(address).sin_addr;
-  ::inet_ntop(address.ss_family, bytes, text.data(), text.size());
+  ::inet_ntop(address.sa_family, bytes, text.data(), text.size());
   return text.data();
 }
 
 // A link-local address must name its interface, which differs on each machine.
-bool IsLinkLocal(const sockaddr_storage& address) {
-  return address.ss_family == AF_INET6 &&
+bool IsLinkLocal(const sockaddr& address) {
+  return address.sa_family == AF_INET6 &&
          IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6&>(address).sin6_addr);
 }
 
@@ -71,23 +74,44 @@ Result<std::string> AddressTowards(const std::string& host) {
   for (const int family : {AF_INET, AF_INET6}) {
     for (const addrinfo* peer = addresses.get(); peer != nullptr; peer = peer->ai_next) {
       if (peer->ai_family != family) continue;
-      const auto source = SourceTowards(*peer);
-      if (!source.ok()) {
-        last = source.error();
-      } else if (IsLinkLocal(*source) || (IsLoopback(*source) && !is_meant)) {
-        last = {ErrorCode::kInvalidArgument, TextOf(*source) + ", which other machines cannot reach"};
-      } else {
-        return TextOf(*source);
+      const auto found = SourceTowards(*peer);
+      if (!found.ok()) {
+        last = found.error();
+        continue;
       }
+      const auto& source = reinterpret_cast<const sockaddr&>(*found);
+      if (!IsLinkLocal(source) && (!IsLoopback(source) || is_meant)) return TextOf(source);
+      last = {ErrorCode::kInvalidArgument, TextOf(source) + ", which other machines cannot reach"};
     }
   }
   return last;
+}
+
+// As Gloo does, which takes a loopback address where the name is unknown.
+bool OwnNameMeansLoopback() {
+  std::array<char, HOST_NAME_MAX + 1> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) return true;
+  const auto addresses = Resolve(name.data());
+  return !addresses.ok() || IsLoopback(*addresses->get()->ai_addr);
 }
 
 }  // namespace
 
 Result<std::string> OwnAddressTowards(const std::string& host) {
   return AddressTowards(host).WithContext(host);
+}
+
+std::optional<std::string> InterfaceInPlaceOfName(const std::string& address) {
+  if (!OwnNameMeansLoopback()) return std::nullopt;
+  ifaddrs* first = nullptr;
+  if (::getifaddrs(&first) != 0) return std::nullopt;
+  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> interfaces(first, &::freeifaddrs);
+  for (const ifaddrs* each = first; each != nullptr; each = each->ifa_next) {
+    const sockaddr* const own = each->ifa_addr;
+    if (own == nullptr || (own->sa_family != AF_INET && own->sa_family != AF_INET6)) continue;
+    if (!IsLoopback(*own) && TextOf(*own) == address) return each->ifa_name;
+  }
+  return std::nullopt;
 }
 
 }  // namespace lockstep::launch

@@ -10,6 +10,7 @@
 #include <variant>
 
 #include "runtime/common/base/clock.h"
+#include "runtime/common/base/file.h"
 #include "runtime/common/base/log.h"
 #include "runtime/common/base/processors.h"
 #include "runtime/common/base/queue.h"
@@ -17,6 +18,7 @@
 #include "runtime/common/protocol/control_link.h"
 #include "runtime/common/protocol/exit_codes.h"
 #include "runtime/launch/process/descendants.h"
+#include "runtime/launch/process/own_address.h"
 #include "runtime/launch/process/process.h"
 #include "runtime/launch/process/reserved_port.h"
 #include "runtime/launch/process/signals.h"
@@ -36,6 +38,7 @@ namespace {
 
 // The exit code of shells for a command that does not exist.
 constexpr int kNotFound = 127;
+constexpr const char* kGlooInterface = "GLOO_SOCKET_IFNAME";
 constexpr Milliseconds kObservationPeriod{100};
 constexpr Milliseconds kLastLook{2'000};
 // For what the program has left behind, after SIGKILL.
@@ -155,6 +158,9 @@ class ProgramRank {
     const int nproc = options_.config.nproc;
     for (std::string& variable : JaxEnvironment(assignment, nproc))
       environment.push_back(std::move(variable));
+    const auto interface = InterfaceInPlaceOfName(assignment.address);
+    if (interface.has_value() && EnvOr(kGlooInterface, "").empty())
+      environment.push_back(std::string(kGlooInterface) + "=" + *interface);
     if (assignment.hosts.empty()) return;
     if (const auto written = hostfile_.Set(HostfileOf(assignment.hosts, nproc)); !written.ok())
       return log::Warning("no hostfile", {{"reason", written.error().message}});

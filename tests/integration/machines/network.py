@@ -58,6 +58,13 @@ class Network:
                 ip("netns", "delete", self.space(name))
         self.folder.cleanup()
 
+    @contextlib.contextmanager
+    def cut_off(self, k):
+        """Machine k reaches no other one, and none reaches it; connections stay open."""
+        ip("-n", self.space("switch"), "link", "set", f"port{k}", "down")
+        yield
+        ip("-n", self.space("switch"), "link", "set", f"port{k}", "up")
+
     def space(self, name):
         return f"{self.prefix}-{name}"
 

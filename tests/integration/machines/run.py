@@ -19,13 +19,16 @@ import processes
 import slurm
 from build_folder import BIN
 from cases import LIMIT, expect, until
-from local_run import BATCH, SAMPLES, children, manifest
+from local_run import BATCH, SAMPLES, children, manifest, programs_of
 from network import Network
+from package_run import ENVIRONMENT, script_manifest
 
 LOCKSTEP = str(BIN / "lockstep")
 SECRET = "0123456789abcdef"
 DATA = "/usr/share/datasets/fashion-mnist"
 LONG = 2000  # epochs: it is stopped before
+PACKAGE = pathlib.Path(__file__).resolve().parents[1] / "python_package"
+DIGITS, DIGITS_BATCH = 2017, 32  # as its train.py has them
 UNTIL_SEEN = 20  # epochs: seconds on any machine, in which it is found at work
 
 
@@ -81,6 +84,10 @@ class Site:
         worker = self.worker(k)
         return [] if worker is None else [pid for pid, name in children(worker) if name == "lockstep-rank"]
 
+    def programs(self, k):
+        worker = self.worker(k)
+        return [] if worker is None else programs_of([pid for pid, name in children(worker) if name == "lockstep"])
+
     def output(self, k):
         return pathlib.Path(f"{self.folder}/output-{k}.txt").read_text()
 
@@ -111,8 +118,8 @@ class Site:
         expect_each_sample_once(self.ledger, UNTIL_SEEN)
 
 
-def expect_each_sample_once(records, epochs):
-    problems = ledger.check_exactly_once(records, SAMPLES, BATCH, epochs)
+def expect_each_sample_once(records, epochs, samples=SAMPLES, batch=BATCH):
+    problems = ledger.check_exactly_once(records, samples, batch, epochs)
     expect(not problems, "; ".join(problems))
 
 
@@ -185,6 +192,40 @@ def test_a_machine_may_die_and_come_back(network, folder):
         site.processes[0].terminate()
         expect(site.codes(0) == {0: 143}, f"{site.codes(0)}\n{site.said()}")
         expect(newest_checkpoint(folder) >= ledger.newest_commit(site.ledger), "the state was not saved")
+
+
+def test_a_machine_is_cut_off_while_its_rank_trains(network, folder):
+    with Site(network, folder, machines=3, epochs=LONG) as site:
+        site.start_all()
+        site.until_step(20, world=3)
+        survivors = [site.ranks(0), site.ranks(2)]
+        with network.cut_off(1):
+            site.until("a round without it", lambda: len(ranks_of_newest_round(site.ledger)) == 2)
+        site.until("a round with it", lambda: len(ranks_of_newest_round(site.ledger)) == 3)
+        expect([site.ranks(0), site.ranks(2)] == survivors, "a survivor's process was replaced")
+
+
+def test_a_machine_is_cut_off_while_ranks_of_the_python_package_connect(network, folder):
+    """The others send what it does not get, and nothing refuses it."""
+    epochs, slowly, waits = 4, pathlib.Path(folder, "slowly"), pathlib.Path(folder, "waits-connecting")
+    with Site(network, folder, machines=3) as site:
+        site.manifest = script_manifest(folder, PACKAGE / "connects.py", epochs)
+        slowly.touch()
+        site.start_all(**ENVIRONMENT)
+        site.until_step(5, world=3)
+        survivor = site.programs(0)
+        waits.touch()
+        os.kill(site.programs(2)[0], signal.SIGKILL)
+        site.until("two ranks connect", lambda: len(list(pathlib.Path(folder).glob("connecting-*"))) == 2)
+        with network.cut_off(1):
+            waits.unlink()
+            site.until("a round without it", lambda: len(ranks_of_newest_round(site.ledger)) < 3)
+        site.until("a round with it", lambda: len(ranks_of_newest_round(site.ledger)) == 3)
+        expect(site.programs(0) == survivor, "the survivor's process was replaced")
+        slowly.unlink()
+        codes = site.codes()
+        expect(set(codes.values()) == {0}, f"exit codes {codes}\n{site.said()}")
+        expect_each_sample_once(site.ledger, epochs, DIGITS, DIGITS_BATCH)
 
 
 def test_all_machines_end_as_the_job_does(network, folder):

@@ -96,7 +96,7 @@ def test_survivors_keep_process_and_state(folder):
 
 
 def test_a_rank_that_dies_while_ranks_connect_ends_no_other(folder):
-    with ScriptRun(folder, HERE / "dies_connecting.py", LONG) as run:
+    with ScriptRun(folder, HERE / "connects.py", LONG) as run:
         with slowly(folder):
             number = until_steps(run)
             before = run.programs()

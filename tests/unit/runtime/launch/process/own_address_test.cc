@@ -13,5 +13,11 @@ TEST(OwnAddressTowards, IsOfTheFamilyOfThePeer) {
   }
 }
 
+// Where one is needed: tests/integration/machines, in which the name of each machine means 127.0.1.1.
+TEST(InterfaceInPlaceOfName, IsThatOfAnAddressWhichOthersReach) {
+  EXPECT_FALSE(InterfaceInPlaceOfName("127.0.0.1").has_value());
+  EXPECT_FALSE(InterfaceInPlaceOfName("192.0.2.1").has_value()) << "an address of no machine (RFC 5737)";
+}
+
 }  // namespace
 }  // namespace lockstep::launch
