@@ -1,11 +1,15 @@
 """What jobs survive: each case kills something of a running job and reads in the sample ledger that nothing was lost or doubled."""
+import json
 import time
+
+import pytest
 
 import jobs
 from cases import LIMIT, expect
 
-def elastic(name):
-    return jobs.manifest(name, replicas=3, elastic=(1, 4), epochs=jobs.LONG, model=jobs.SLOW)
+
+def elastic(name, **training):
+    return jobs.manifest(name, replicas=3, elastic=(1, 4), epochs=jobs.LONG, model=jobs.SLOW, **training)
 
 
 def expect_survivors(job, before, lost):
@@ -32,8 +36,9 @@ def test_survives_a_killed_rank():
         expect(status["restarts"], "status.restarts names nothing")
 
 
-def test_survives_a_forcibly_deleted_pod():
-    with jobs.running(elastic("deleted-pod"), with_ledger=True) as job:
+@pytest.mark.parametrize("name, training", [("deleted-pod", {}), ("deleted-shard", {"strategy": "fsdp", "fsdp": {"copies": 2}})])
+def test_survives_a_forcibly_deleted_pod(name, training):
+    with jobs.running(elastic(name, **training), with_ledger=True) as job:
         whole = job.until_ranks(3)
         job.until_step(50)
         ranks, pods = job.ranks(), job.uids()
@@ -44,6 +49,8 @@ def test_survives_a_forcibly_deleted_pod():
         job.until("its rank", lambda: job.ranks().get(victim))
         job.until_ranks(3, after=whole)
         expect_survivors(job, ranks, victim)
+        sources = {json.loads(line)["state_from"] for log in job.logs().values() for line in log.splitlines() if '"state_from"' in line}
+        expect("checkpoint" not in sources, f"what the pod had was not in another one: states came from {sources}")
         job.complete_this_epoch()
         job.expect_exactly_once()
         print(f"     deleted pod -> survivors' next step: {job.pause_after(deleted):.2f} s after kubectl returned", flush=True)

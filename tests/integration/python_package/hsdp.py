@@ -14,7 +14,8 @@ from torch.distributed.fsdp import fully_shard
 import lockstep
 
 SAMPLES, BATCH = 601, 30  # of four ranks two have 8 samples and two have 7; in the last step of an epoch there is one
-SAVE_EVERY = 5
+SAVE_EVERY, EVALUATE_EVERY = 5, 10
+EVALUATED_AT_ONCE = 50  # of four ranks one has a batch more
 MICRO = 7  # so some ranks need two passes, and others one
 
 
@@ -34,7 +35,12 @@ def main():
     images = torch.rand(SAMPLES, 16, generator=dice).double()
     labels = (images @ torch.randn(16, 7, generator=dice).double()).argmax(1)
     loss_of, loss = torch.nn.CrossEntropyLoss(), None
-    for batch in job.batches(torch.utils.data.TensorDataset(images, labels), BATCH, epochs=epochs, seed=3):
+    data = torch.utils.data.TensorDataset(images, labels)
+
+    def evaluate():
+        return job.evaluate(data, EVALUATED_AT_ONCE, lambda batch: {"loss": loss_of(job.model(batch.inputs), batch.targets)})
+
+    for batch in job.batches(data, BATCH, epochs=epochs, seed=3):
         if (folder / "slowly").exists():
             time.sleep(0.25)
         with job.step() as step:
@@ -47,11 +53,14 @@ def main():
             torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
             optimizer.step()
             scheduler.step()
+        if job.finished_steps % EVALUATE_EVERY == 0:
+            evaluate()
         if "saves" in sys.argv and job.finished_steps % SAVE_EVERY == 0:
             job.save()
+    evaluated = evaluate()["loss"]
     whole = {name: value.full_tensor().flatten().tolist() for name, value in model.state_dict().items()}
     (folder / f"final-{job.rank}.json").write_text(json.dumps(
-        {"made_steps": loss is not None, "steps": job.finished_steps, "rate": scheduler.get_last_lr()[0], "weights": sum(whole.values(), [])}))
+        {"made_steps": loss is not None, "evaluated": evaluated, "steps": job.finished_steps, "rate": scheduler.get_last_lr()[0], "weights": sum(whole.values(), [])}))
 
 
 if __name__ == "__main__":

@@ -49,6 +49,7 @@ def expect_as_quiet(found, epochs):
     expect((found["steps"], found["rate"]) == (wanted["steps"], wanted["rate"]), f"{found['steps']} steps, rate {found['rate']}")
     apart = max(abs(a - b) for a, b in zip(found["weights"], wanted["weights"], strict=True))
     expect(apart < 1e-5, f"weights differ by {apart} from those of one process")
+    expect(abs(found["evaluated"] - wanted["evaluated"]) < 1e-5, f"evaluated {found['evaluated']}, one process {wanted['evaluated']}")
 
 
 def test_parts(folder):
