@@ -4,9 +4,10 @@ import types
 
 import pytest
 import torch
+import torch.distributed as dist
 
 import lockstep
-from lockstep.evaluation import Evaluations, Place, Share, _mean
+from lockstep.evaluation import Evaluations, Place, Share, _evaluating, _mean
 from lockstep.pod import Pod
 from lockstep.rounds import Round, listen
 from lockstep.state import State
@@ -112,6 +113,19 @@ def test_the_model_trains_on_afterwards():
     assert run() == {"training": 0}
     assert [module.training for module in model] == [True, False, True]
     assert torch.is_grad_enabled()
+
+
+def test_data_parallel_sends_no_buffers_which_other_ranks_would_miss(monkeypatch):
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    module, sent = torch.nn.BatchNorm1d(2), []
+    model = torch.nn.parallel.DistributedDataParallel(module)
+    monkeypatch.setattr(model, "_sync_buffers", lambda: sent.append(torch.is_grad_enabled()))
+    model(torch.rand(4, 2)).sum().backward()
+    with _evaluating(module, model):
+        model(torch.rand(4, 2))
+    model(torch.rand(4, 2)).sum().backward()
+    assert sent == [True, True]
+    dist.destroy_process_group()
 
 
 @pytest.mark.parametrize("returned, message", [(0.5, "means over its batch by name"), ({}, "means over its batch by name"),
