@@ -186,9 +186,9 @@ class Evaluations:
         key = f"evaluation/{self._finished}"
         round_.put(f"{key}/{round_.rank}", json.dumps(share))
         if round_.rank == ranks[0]:
-            shares = [Share(*json.loads(round_.get(f"{key}/{rank}"))) for rank in ranks]
+            shares = [Share(*json.loads(each)) for each in round_.get(*(f"{key}/{rank}" for rank in ranks))]
             round_.put(key, json.dumps(_mean(shares)))
-        result: Metrics = json.loads(round_.get(key))
+        result: Metrics = json.loads(*round_.get(key))
         with contextlib.suppress(RuntimeError):  # one that ends its script then may take the store with it
             round_.wait_for_all(f"{key}/known", len(ranks))
         return result

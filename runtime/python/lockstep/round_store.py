@@ -9,21 +9,21 @@ import torch.distributed as dist
 
 from lockstep.errors import RoundBroken
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.05
+_FIRST_PAUSE, LONGEST_PAUSE = 0.001, 0.05
+_PART_OF_THE_WAIT = 0.05  # by which a pause may make it longer
 
 
-def wait_until(condition: typing.Callable[[], bool], failure: typing.Callable[[], str | None], seconds: float | None = None) -> None:
+def wait_until(condition: typing.Callable[[], bool], failure: typing.Callable[[], str | None], seconds: float | None = None,
+               longest_pause: float = LONGEST_PAUSE) -> None:
     """`failure`: why the round is over. RoundBroken: it is over, or another rank has not come within `seconds`."""
-    end = None if seconds is None else time.monotonic() + seconds
-    pause = _FIRST_PAUSE
+    begin = time.monotonic()
     while not condition():
-        reason = failure()
+        reason, waited = failure(), time.monotonic() - begin
         if reason is not None:
             raise RoundBroken(reason)
-        if end is not None and time.monotonic() > end:
+        if seconds is not None and waited > seconds:
             raise RoundBroken(f"a rank has waited for another one for {seconds:g} s")
-        time.sleep(pause)
-        pause = min(_LONGEST_PAUSE, 2 * pause)
+        time.sleep(min(longest_pause, max(_FIRST_PAUSE, waited * _PART_OF_THE_WAIT)))
 
 
 class RoundStore(dist.Store):

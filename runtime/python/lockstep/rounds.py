@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 
 from lockstep.errors import LockstepError, RoundBroken
-from lockstep.round_store import RoundStore, wait_until
+from lockstep.round_store import LONGEST_PAUSE, RoundStore, wait_until
 
 if typing.TYPE_CHECKING:
     from lockstep.pod import Pod
@@ -29,6 +29,7 @@ _STORE_LIMIT = datetime.timedelta(minutes=1)
 # For each connection to another rank, when all have arrived. Nothing else ends the wait for one that has died in this moment.
 _CONNECT_LIMIT = datetime.timedelta(seconds=10)
 _LEFT = "left"  # a key of the store
+_LONGEST_PAUSE_FOR_VALUES = 1.0  # in waits for other ranks, all of which ask the same host
 _OVER_EARLY = "the round was over before all of its ranks had arrived"
 # The first two retries are immediate, because one failure is often seen twice.
 _BROKEN_AT_MOST, _BROKEN_AT_ONCE, _FIRST_RETRY_PAUSE, _LONGEST_RETRY_PAUSE = 20, 2, 0.1, 5.0
@@ -141,30 +142,30 @@ class Round:
             raise RoundBroken(_OVER_EARLY)
         return True
 
-    def _until(self, condition: typing.Callable[[], bool]) -> None:
+    def _until(self, condition: typing.Callable[[], bool], longest_pause: float = LONGEST_PAUSE) -> None:
         """Needs no deadline of its own: the supervisor ends the round of a rank that does not come."""
-        self._unless_over(lambda: wait_until(condition, lambda: self.failure))
+        self._unless_over(lambda: wait_until(condition, lambda: self.failure, longest_pause=longest_pause))
 
     def put(self, key: str, value: str) -> None:
         """For the other ranks, by `get`. RuntimeError: the round is over."""
         assert self._store is not None
         self._store.set(key, value)
 
-    def get(self, key: str) -> bytes:
-        """Waits until a rank has put it. RuntimeError: the round is over, or a rank has left it."""
+    def get(self, *keys: str) -> list[bytes]:
+        """Waits until ranks have put them. RuntimeError: the round is over, or a rank has left it."""
         assert self._store is not None
         store = self._store.plain
-        self._until(lambda: store.check([key]) or store.check([_LEFT]))
-        if not self._store.check([key]):
+        self._until(lambda: store.check([*keys]) or store.check([_LEFT]), _LONGEST_PAUSE_FOR_VALUES)
+        if not self._store.check([*keys]):
             raise RoundBroken("a rank has left the round")
-        return self._store.get(key)
+        return [bytes(each) for each in self._unless_over(lambda: store.multi_get([*keys]))]
 
     def wait_for_all(self, key: str, count: int) -> None:
         """So many ranks call it. RuntimeError: the round is over."""
         assert self._store is not None
         store = self._store.plain
         self._store.add(key, 1)
-        self._until(lambda: store.add(key, 0) >= count or store.check([_LEFT]))
+        self._until(lambda: store.add(key, 0) >= count or store.check([_LEFT]), _LONGEST_PAUSE_FOR_VALUES)
 
     def leave(self) -> None:
         """Ends the waits of the other ranks. RuntimeError: the round is over."""
