@@ -161,6 +161,16 @@ def test_machines_meet_over_ipv6(network, folder):
         site.expect_complete()
 
 
+def test_ranks_of_a_script_find_each_other_although_the_name_of_a_machine_means_itself(network, folder):
+    with Site(network, folder) as site:
+        site.manifest = script_manifest(folder, pathlib.Path(__file__).with_name("adds_up.py"))
+        site.start_all()
+        codes = site.codes()
+        expect(set(codes.values()) == {0}, f"exit codes {codes}\n{site.said()}")
+    found = {path.name: path.read_text() for path in pathlib.Path(folder).glob("sum-*")}
+    expect(found == {"sum-0": "3", "sum-1": "3"}, f"{found}")
+
+
 def test_rank_0_of_a_program_has_a_hostfile_of_all_machines(network, folder):
     script = f'[ -z "$LOCKSTEP_HOSTFILE" ] || cp "$LOCKSTEP_HOSTFILE" {folder}/hostfile-of-$RANK'
     spec = {"nprocPerNode": 2, "worker": {"template": {"spec": {"containers": [{"name": "trainer", "image": "none", "command": ["sh", "-c", script]}]}}}}
