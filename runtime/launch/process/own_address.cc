@@ -102,14 +102,14 @@ Result<std::string> OwnAddressTowards(const std::string& host) {
 }
 
 std::optional<std::string> InterfaceInPlaceOfName(const std::string& address) {
-  if (!OwnNameMeansLoopback()) return std::nullopt;
   ifaddrs* first = nullptr;
   if (::getifaddrs(&first) != 0) return std::nullopt;
   const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> interfaces(first, &::freeifaddrs);
   for (const ifaddrs* each = first; each != nullptr; each = each->ifa_next) {
     const sockaddr* const own = each->ifa_addr;
     if (own == nullptr || (own->sa_family != AF_INET && own->sa_family != AF_INET6)) continue;
-    if (!IsLoopback(*own) && TextOf(*own) == address) return each->ifa_name;
+    if (IsLoopback(*own) || TextOf(*own) != address) continue;
+    return OwnNameMeansLoopback() ? std::optional<std::string>(each->ifa_name) : std::nullopt;
   }
   return std::nullopt;
 }

@@ -15,7 +15,8 @@ namespace lockstep::launch {
 
 // The interface that has `address`, for a program that would look for the name of this machine and find an
 // address which only this machine reaches, as with Debian's /etc/hosts (127.0.1.1). No value: it would find
-// another one, or none is needed, because `address` is such an address, too, or that of another machine.
+// another one, or none is needed, because `address` is such an address, too, or that of another machine. Waits
+// for the answer of a name server if the name is not in /etc/hosts.
 [[nodiscard]] std::optional<std::string> InterfaceInPlaceOfName(const std::string& address);
 
 }  // namespace lockstep::launch

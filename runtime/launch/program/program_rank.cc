@@ -158,9 +158,10 @@ class ProgramRank {
     const int nproc = options_.config.nproc;
     for (std::string& variable : JaxEnvironment(assignment, nproc))
       environment.push_back(std::move(variable));
-    const auto interface = InterfaceInPlaceOfName(assignment.address);
-    if (interface.has_value() && EnvOr(kGlooInterface, "").empty())
-      environment.push_back(std::string(kGlooInterface) + "=" + *interface);
+    if (!gloo_interface_.has_value())
+      gloo_interface_ = EnvOr(kGlooInterface, InterfaceInPlaceOfName(assignment.address).value_or(""));
+    if (!gloo_interface_->empty())
+      environment.push_back(std::string(kGlooInterface) + "=" + *gloo_interface_);
     if (assignment.hosts.empty()) return;
     if (const auto written = hostfile_.Set(HostfileOf(assignment.hosts, nproc)); !written.ok())
       return log::Warning("no hostfile", {{"reason", written.error().message}});
@@ -261,6 +262,7 @@ class ProgramRank {
   pid_t pid_ = 0;  // of the command; 0: it is not running
   std::optional<int> exit_code_;
   ReplaceableText hostfile_;
+  std::optional<std::string> gloo_interface_;  // from the first round on; empty: Gloo finds it by itself
   ReplaceableText notice_;
   std::array<Fd, 2> checkpoint_memory_;       // one is complete while the program writes the other
   std::optional<CheckpointLookout> lookout_;  // where rank 0 is, if the job names a folder
