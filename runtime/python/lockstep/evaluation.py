@@ -98,8 +98,12 @@ class Evaluations:
     def leave_round(self) -> None:
         self._round = None
 
-    def evaluate(self, step: int, dataset: torch.utils.data.Dataset[typing.Any], batch_size: int, measure: Measure, loader: dict[str, typing.Any]) -> Metrics:
-        """`step`: at which the script is. Raises Stopped."""
+    def evaluate(self, step: int, has_batch: bool, dataset: torch.utils.data.Dataset[typing.Any], batch_size: int, measure: Measure,
+                 loader: dict[str, typing.Any]) -> Metrics:
+        """`step`: at which the script is. `has_batch`: the one of the next step was read. Raises Stopped."""
+        if self._averaging.step is not None or (has_batch and self._is_in_loop):
+            raise LockstepError("evaluate after a step, or outside of the loop: the batch of a step is divided among the ranks of a round, which an "
+                                "evaluation may leave")
         if not self.have_places:
             raise LockstepError("evaluate needs steps that come from job.batches, by which a rank that joins finds its place in the script")
         if self._averaging.open_steps > 0:

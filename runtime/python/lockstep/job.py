@@ -178,7 +178,7 @@ class Job:
         0.91
         """
         # After the newest loop; a rank that joins may be at an earlier one.
-        return self._evaluations.evaluate(min(self.finished_steps, self._loop_begin), dataset, batch_size, measure, loader)
+        return self._evaluations.evaluate(min(self.finished_steps, self._loop_begin), self._batch is not None, dataset, batch_size, measure, loader)
 
     def save(self) -> None:
         """Copies the state into memory, for which training waits, and stores it in the folder of `join` while training continues.

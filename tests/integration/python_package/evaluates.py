@@ -1,6 +1,6 @@
 """A script that evaluates while it trains, after some steps and after each epoch. evaluates.py FOLDER EPOCHS
 
-While FOLDER/slowly exists, each batch of an evaluation takes longer. Each process writes FOLDER/measured-PID, lines of round, step, whether it is in the loop, and the first and last of its samples,
+While FOLDER/slowly exists, steps and batches of an evaluation take longer. Each process writes FOLDER/measured-PID, lines of round, step, whether it is in the loop, and the first and last of its samples,
 and FOLDER/evaluations-PID, lines of step, whether in the loop, and the result. At the end: FOLDER/final-RANK.json.
 """
 import json
@@ -50,6 +50,8 @@ def main():
     try:
         for epoch in range(epochs):
             for batch in job.batches(data, BATCH, epochs=1):
+                if (folder / "slowly").exists():
+                    time.sleep(0.1)
                 with job.step() as step:
                     optimizer.zero_grad()
                     loss_of(job.model(batch.inputs), batch.targets).backward()

@@ -161,7 +161,7 @@ def test_it_needs_its_place_in_the_script_and_a_common_model():
         run()
 
 
-def test_a_script_comes_to_an_evaluation_again_when_its_step_was_not_finished():
+def test_a_script_comes_to_an_evaluation_again_when_its_step_was_not_finished(monkeypatch):
     calls = []
     model = torch.nn.Linear(2, 1)
     job = lockstep.join(model, torch.optim.SGD(model.parameters(), lr=0.1))
@@ -171,9 +171,27 @@ def test_a_script_comes_to_an_evaluation_again_when_its_step_was_not_finished():
         calls.append(job.finished_steps)
         return {"loss": 0}
 
+    def survive(error):
+        job._averaging.step = None
+        return True
+
+    monkeypatch.setattr(job, "survives", survive)
     loop = iter(job.batches(data, 4, steps=2))
     for _ in range(2):
         next(loop)  # twice the same step
+        with job.step():
+            raise RuntimeError("a rank is lost")
         job.evaluate(data, 8, measure)
     job.evaluate(data, 8, measure)  # another one, at the same place
     assert calls == [0, 0]
+
+
+def test_between_a_batch_and_its_step_it_is_rejected():
+    """The batch would be of another round than the step."""
+    job, run = evaluate(lambda batch: {"loss": 0})
+    loop = iter(job.batches(torch.utils.data.TensorDataset(torch.rand(8, 2)), 4, steps=2))
+    next(loop)
+    with pytest.raises(lockstep.LockstepError, match="evaluate after a step, or outside of the loop"):
+        run()
+    with job.step(), pytest.raises(lockstep.LockstepError, match="evaluate after a step, or outside of the loop"):
+        run()

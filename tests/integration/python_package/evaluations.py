@@ -100,7 +100,7 @@ def ended(folder):
 
 def test_random_faults_in_evaluations(folder):
     print(f"LOCKSTEP_CHAOS_SEED={SEED}")
-    dice, epochs = random.Random(SEED), EPOCHS * max(1, FAULTS // 4)
+    dice, epochs = random.Random(SEED), EPOCHS * FAULTS
     with ScriptRun(folder, SCRIPT, epochs) as run:
         number = run.until_joined(RANKS)
         keeps_state = run.programs()[2]
