@@ -51,7 +51,7 @@ def main():
         for epoch in range(epochs):
             for batch in job.batches(data, BATCH, epochs=1):
                 if (folder / "slowly").exists():
-                    time.sleep(0.1)
+                    time.sleep(0.2)
                 with job.step() as step:
                     optimizer.zero_grad()
                     loss_of(job.model(batch.inputs), batch.targets).backward()
