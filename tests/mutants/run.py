@@ -28,11 +28,14 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 KEPT = ROOT / "build" / "mutants"
 
 # What is mutated, and the tests that should notice. What else a program of them needs is found by its headers: for a/b.h, a/b.cc, and these.
-FURTHER = {"runtime/launch/supervisor/supervision.h": ["runtime/launch/supervisor/supervision_rounds.cc"]}
+FURTHER = {"runtime/launch/supervisor/supervision.h": ["runtime/launch/supervisor/supervision_rounds.cc"],
+           "runtime/common/rendezvous/round.h": ["runtime/common/rendezvous/round_formation.cc"]}
 RENDEZVOUS, RECONCILE = "tests/unit/runtime/common/rendezvous", "tests/unit/operator/reconcile"
 SUPERVISION = [f"tests/unit/runtime/launch/supervisor/supervision{of}_test.cc" for of in ("", "_of_programs", "_of_slow_ranks", "_without_host")]
+ROUND = [f"{RENDEZVOUS}/round{of}_test.cc" for of in ("", "_finish", "_standby", "_property")]
 BELONGING = {
-    "runtime/common/rendezvous/round.cc": [f"{RENDEZVOUS}/round{of}_test.cc" for of in ("", "_finish", "_standby", "_property")],
+    "runtime/common/rendezvous/round.cc": ROUND,
+    "runtime/common/rendezvous/round_formation.cc": ROUND,
     "runtime/launch/supervisor/supervision.cc": SUPERVISION,
     "runtime/launch/supervisor/supervision_rounds.cc": SUPERVISION,
     "operator/reconcile/plan.cc": [f"{RECONCILE}/{of}_test.cc" for of in (

@@ -82,18 +82,21 @@ class Evaluations:
         finally:
             self._is_in_loop = False
 
-    def enter_round(self, round_: Round, step: int) -> None:
-        """Makes the results equal on all ranks. `step`: that of the state. RuntimeError: the round is over."""
-        mine = torch.tensor([self._finished, int(self._is_under_way)], device=round_.device)
-        rows = [each.tolist() for each in round_.gather(mine)]
-        newest = max(finished for finished, _ in rows)
-        if any(finished != newest for finished, _ in rows):
-            source = next(rank for rank, (finished, _) in enumerate(rows) if finished == newest)
+    def facts(self) -> list[int]:
+        """What a rank says about them when a round begins."""
+        return [self._finished, int(self._is_under_way)]
+
+    def enter_round(self, round_: Round, rows: list[list[int]]) -> None:
+        """Makes the results equal on all ranks. `rows`: of each, the step of its state and its facts. RuntimeError: the round is over."""
+        step = max(rows)[0]
+        newest = max(finished for own, finished, _ in rows if own == step)  # the others have received the state of one of these
+        if any(finished != newest for own, finished, _ in rows if own == step):
+            source = next(rank for rank, (own, finished, _) in enumerate(rows) if (own, finished) == (step, newest))
             state = State([self], round_.device)
             transfer = state.send if round_.group_rank == source else state.receive
             transfer(lambda tensor: round_.broadcast(tensor, source))
-        self._round, self._began_at = round_, step
-        self._inside = [rank for rank, (_, is_inside) in enumerate(rows) if is_inside]
+        self._round, self._began_at = round_, max(0, step)
+        self._inside = [rank for rank, (_, _, is_inside) in enumerate(rows) if is_inside]
 
     def leave_round(self) -> None:
         self._round = None

@@ -7,7 +7,7 @@ import typing
 
 import torch
 
-from lockstep.batches import Batch, SamplePlan
+from lockstep.batches import Batch, SamplePlan, size_of
 from lockstep.errors import LockstepError
 from lockstep.job import Job
 
@@ -29,8 +29,7 @@ class ShareLoader:
     """What a framework iterates over, epoch by epoch: this rank's share of each step, until the step is finished."""
 
     def __init__(self, loader: torch.utils.data.DataLoader[typing.Any], *, global_batch_size: int, micro_batch_size: int, seed: int, drop_last: bool) -> None:
-        if isinstance(loader.dataset, torch.utils.data.IterableDataset):
-            raise LockstepError("the samples of an IterableDataset have no positions, so they cannot be divided among ranks")
+        self._samples = size_of(loader.dataset)
         sampler = type(getattr(loader.batch_sampler, "sampler", None)).__name__
         if sampler not in _ORDERS:
             raise LockstepError(f"the order of a {sampler} cannot be divided among ranks: only that of {' and '.join(_ORDERS)} can")
@@ -39,7 +38,6 @@ class ShareLoader:
             "global_batch_size": global_batch_size, "seed": seed, "shuffle": _ORDERS[sampler], "drop_last": drop_last}
         self._arguments = {name: getattr(loader, name) for name in _KEPT}
         self._arguments["collate_fn"] = CollateMicroBatches(loader.collate_fn, micro_batch_size)
-        self._samples = len(self.dataset)  # type: ignore[arg-type]
         self._steps_per_epoch = SamplePlan(self._samples, **self._order).steps_per_epoch
         self._job: Job | None = None
 

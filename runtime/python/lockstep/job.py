@@ -252,10 +252,10 @@ class Job:
         self._leaves = False
         control.attach(round_)
         round_.connect(listener)
-        source = self._state.synchronise(round_, None if self._saved_state is None else self._load)
+        source, rows = self._state.synchronise(round_, None if self._saved_state is None else self._load, self._evaluations.facts)
         self.rank, self.world, self.round = round_.rank, round_.world, round_.number
         os.environ.update(RANK=str(round_.rank), WORLD_SIZE=str(round_.world), LOCKSTEP_ROUND=str(round_.number))
-        self._evaluations.enter_round(round_, self._state.step)
+        self._evaluations.enter_round(round_, rows)
         self._averaging.enter_round(round_)
         self._ledger.enter_round(round_.number, round_.rank)
         self.progress.enter_round(round_.number, self.finished_steps)

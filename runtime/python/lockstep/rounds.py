@@ -281,7 +281,7 @@ class Round:
             return
         # The destructor of a backend lets other threads run while it waits for callbacks; that of a whole group does not in PyTorch 2.4.
         backend = [group if self._part is not None else group._get_backend(self.device)]
-        if self._part is None:
+        if self._part is None and dist.is_initialized():  # the script may have destroyed it at its end
             dist.destroy_process_group()
         del group
         if self.failure is None:

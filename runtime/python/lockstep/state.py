@@ -102,14 +102,18 @@ class State:
         self._mesh = mesh
         self.step = step
 
-    def synchronise(self, round_: Round, load: typing.Callable[[], None] | None) -> str:
-        """Makes it equal on all ranks of a round that begins: the newest state counts. `load` looks for a checkpoint if no rank has a state.
-        Returns the source of this rank's state, as protocol::Synced has it. RuntimeError: the round is over."""
-        steps = self._everyones_steps(round_)
+    def synchronise(self, round_: Round, load: typing.Callable[[], None] | None, facts: typing.Callable[[], list[int]]) -> tuple[str, list[list[int]]]:
+        """Makes it equal on all ranks of a round that begins: the newest state counts. `load` looks for a checkpoint if no rank has a state. `facts`: what
+        else each rank says. Returns the source of this rank's state, as protocol::Synced has it, and of each rank its step before and what it has said.
+        RuntimeError: the round is over."""
+        rows = self._gather(round_, facts())
         is_loaded = False
-        if max(steps) < 0 and load is not None:
+        if max(rows)[0] < 0 and load is not None:
             load()
-            steps, is_loaded = self._everyones_steps(round_), True
+            rows, is_loaded = self._gather(round_, facts()), True
+        return self._take_newest(round_, [step for step, *_ in rows], is_loaded), rows
+
+    def _take_newest(self, round_: Round, steps: list[int], is_loaded: bool) -> str:
         newest = max(steps)
         if newest < 0:  # all ranks start: they take the state of rank 0
             transfer = self.send if round_.group_rank == 0 else self.receive
@@ -127,8 +131,8 @@ class State:
         self.step = newest
         return "peer"
 
-    def _everyones_steps(self, round_: Round) -> list[int]:
-        return [int(each) for each in round_.gather(torch.tensor([self.step], device=self._device))]
+    def _gather(self, round_: Round, facts: list[int]) -> list[list[int]]:
+        return [each.tolist() for each in round_.gather(torch.tensor([self.step, *facts], device=self._device))]
 
     def send(self, move: Move) -> None:
         for each in self._objects.values():

@@ -60,10 +60,12 @@ class Network:
 
     @contextlib.contextmanager
     def cut_off(self, k):
-        """Machine k reaches no other one, and none reaches it; connections stay open."""
+        """Machine k reaches no other one, and none reaches it; connections are kept."""
         ip("-n", self.space("switch"), "link", "set", f"port{k}", "down")
-        yield
-        ip("-n", self.space("switch"), "link", "set", f"port{k}", "up")
+        try:
+            yield
+        finally:
+            ip("-n", self.space("switch"), "link", "set", f"port{k}", "up")
 
     def space(self, name):
         return f"{self.prefix}-{name}"

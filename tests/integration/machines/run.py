@@ -19,17 +19,15 @@ import processes
 import slurm
 from build_folder import BIN
 from cases import LIMIT, expect, until
-from local_run import BATCH, SAMPLES, children, manifest, programs_of
+from local_run import children, manifest
+from machines_run import LOCKSTEP, SECRET, UNTIL_SEEN, Site, expect_each_sample_once, ranks_of_newest_round, write_program
 from network import Network
 from package_run import ENVIRONMENT, script_manifest
 
-LOCKSTEP = str(BIN / "lockstep")
-SECRET = "0123456789abcdef"
 DATA = "/usr/share/datasets/fashion-mnist"
 LONG = 2000  # epochs: it is stopped before
 PACKAGE = pathlib.Path(__file__).resolve().parents[1] / "python_package"
 DIGITS, DIGITS_BATCH = 2017, 32  # as its train.py has them
-UNTIL_SEEN = 20  # epochs: seconds on any machine, in which it is found at work
 
 
 def may_make_namespaces():
@@ -44,89 +42,6 @@ def network():
         pytest.skip("this needs the right to make network namespaces")
     with Network(3) as made:
         yield made
-
-
-class Site:
-    """A manifest that machines run, each with the variables that a launcher would set."""
-
-    def __init__(self, network, folder, machines=2, **job):
-        self.network, self.folder, self.machines = network, folder, machines
-        self.manifest = manifest(folder, replicas=1, **job)  # how many replicas there are the machines say
-        self.ledger = f"{folder}/ledger"
-        os.makedirs(self.ledger, exist_ok=True)
-        self.processes = {}
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        for process in self.processes.values():
-            process.kill()  # its worker and its ranks die with it
-            process.wait()
-        processes.expect_end("LOCKSTEP_SAMPLE_LEDGER", self.ledger)
-
-    def start(self, k, **changes):
-        variables = {"NNODES": self.machines, "NODE_RANK": k, "MASTER_ADDR": self.network.address(0), "LOCKSTEP_TOKEN": SECRET,
-                     "LOCKSTEP_SAMPLE_LEDGER": self.ledger, "HTTP_PROXY": "http://127.0.0.1:9", **changes}
-        environment = {**os.environ, **{name: str(value) for name, value in variables.items()}}
-        with open(f"{self.folder}/output-{k}.txt", "a") as log:
-            words = self.network.command(k, LOCKSTEP, "run", self.manifest, "--folder", f"{self.folder}/run")
-            self.processes[k] = subprocess.Popen(words, env=environment, stdout=log, stderr=log)
-
-    def start_all(self, **changes):
-        for k in reversed(range(self.machines)):  # the others wait for machine 0
-            self.start(k, **changes)
-
-    def worker(self, k):
-        return next((pid for pid, name in children(self.processes[k].pid) if name == "lockstep"), None)
-
-    def ranks(self, k):
-        worker = self.worker(k)
-        return [] if worker is None else [pid for pid, name in children(worker) if name == "lockstep-rank"]
-
-    def programs(self, k):
-        worker = self.worker(k)
-        return [] if worker is None else programs_of([pid for pid, name in children(worker) if name == "lockstep"])
-
-    def output(self, k):
-        return pathlib.Path(f"{self.folder}/output-{k}.txt").read_text()
-
-    def said(self):
-        logs = [path.read_text()[-3000:] for path in sorted(pathlib.Path(self.folder).rglob("*.log"))]
-        return "\n".join([self.output(k) for k in self.processes] + logs)
-
-    def until(self, what, condition):
-        until(what, condition, LIMIT, 0.02, self.said)
-
-    def until_step(self, step, world=None):
-        self.until(f"step {step} with {world or 'any number of'} ranks", lambda: any(
-            r["event"] == "commit" and r["step"] >= step for r in ledger.read(self.ledger)) and (
-                world is None or len(ranks_of_newest_round(self.ledger)) == world))
-
-    def codes(self, *machines):
-        found = {}
-        for k in machines or sorted(self.processes):
-            try:
-                found[k] = self.processes[k].wait(LIMIT)
-            except subprocess.TimeoutExpired:
-                raise AssertionError(f"machine {k} does not end\n{self.said()}") from None
-        return found
-
-    def expect_complete(self):
-        codes = self.codes()
-        expect(set(codes.values()) == {0}, f"exit codes {codes}\n{self.said()}")
-        expect_each_sample_once(self.ledger, UNTIL_SEEN)
-
-
-def expect_each_sample_once(records, epochs, samples=SAMPLES, batch=BATCH):
-    problems = ledger.check_exactly_once(records, samples, batch, epochs)
-    expect(not problems, "; ".join(problems))
-
-
-def ranks_of_newest_round(records):
-    commits = [r for r in ledger.read(records) if r["event"] == "commit"]
-    newest = max((r["round"] for r in commits), default=0)
-    return {r["rank"] for r in commits if r["round"] == newest}
 
 
 def newest_checkpoint(folder):
@@ -171,12 +86,22 @@ def test_ranks_of_a_script_find_each_other_although_the_name_of_a_machine_means_
     expect(found == {"sum-0": "3", "sum-1": "3"}, f"{found}")
 
 
+def test_a_program_keeps_the_interface_that_its_user_names(network, folder):
+    script = f'printf %s "$GLOO_SOCKET_IFNAME" > {folder}/interface-of-$RANK'
+    with Site(network, folder) as site:
+        write_program(site.manifest, script)
+        site.start(1, GLOO_SOCKET_IFNAME="mine")
+        site.start(0)
+        codes = site.codes()
+        expect(set(codes.values()) == {0}, f"exit codes {codes}\n{site.said()}")
+    found = {path.name: path.read_text() for path in pathlib.Path(folder).glob("interface-of-*")}
+    expect(found == {"interface-of-0": "eth0", "interface-of-1": "mine"}, f"{found}")
+
+
 def test_rank_0_of_a_program_has_a_hostfile_of_all_machines(network, folder):
     script = f'[ -z "$LOCKSTEP_HOSTFILE" ] || cp "$LOCKSTEP_HOSTFILE" {folder}/hostfile-of-$RANK'
-    spec = {"nprocPerNode": 2, "worker": {"template": {"spec": {"containers": [{"name": "trainer", "image": "none", "command": ["sh", "-c", script]}]}}}}
     with Site(network, folder) as site:
-        pathlib.Path(site.manifest).write_text(json.dumps(
-            {"apiVersion": "lockstep.dev/v1alpha1", "kind": "DistributedTrainingJob", "metadata": {"name": "hosts"}, "spec": spec}))
+        write_program(site.manifest, script, nproc=2)
         site.start_all()
         codes = site.codes()
         expect(set(codes.values()) == {0}, f"exit codes {codes}\n{site.said()}")
@@ -216,7 +141,7 @@ def test_a_machine_is_cut_off_while_its_rank_trains(network, folder):
 
 
 def test_a_machine_is_cut_off_while_ranks_of_the_python_package_connect(network, folder):
-    """The others send what it does not get, and nothing refuses it."""
+    """What the others send to it is lost, and no connection is rejected."""
     epochs, slowly, waits = 4, pathlib.Path(folder, "slowly"), pathlib.Path(folder, "waits-connecting")
     with Site(network, folder, machines=3) as site:
         site.manifest = script_manifest(folder, PACKAGE / "connects.py", epochs)

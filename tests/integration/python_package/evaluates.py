@@ -1,6 +1,6 @@
 """A script that evaluates while it trains, after some steps and after each epoch. evaluates.py FOLDER EPOCHS
 
-While FOLDER/slowly exists, steps and batches of an evaluation take longer. Each process writes FOLDER/measured-PID, lines of round, step, whether it is in the loop, and the first and last of its samples,
+While FOLDER/slowly exists, steps and batches of an evaluation take longer. While FOLDER/until-stopped exists, a batch of one waits until the job is stopped. Each process writes FOLDER/measured-PID, lines of round, step, whether it is in the loop, and the first and last of its samples,
 and FOLDER/evaluations-PID, lines of step, whether in the loop, and the result. At the end: FOLDER/final-RANK.json.
 """
 import json
@@ -40,6 +40,8 @@ def main():
                 time.sleep(0.1)
             with open(folder / f"measured-{os.getpid()}", "a") as measured:
                 measured.write(json.dumps([job.round, at, in_loop, batch.ids[0], batch.ids[-1]]) + "\n")
+            while (folder / "until-stopped").exists() and job._control.stop_at is None:
+                time.sleep(0.01)
             outputs = job.model(batch.inputs)
             return {"loss": loss_of(outputs, batch.targets), "accuracy": (outputs.argmax(1) == batch.targets).float().mean()}
 

@@ -17,18 +17,19 @@ LOOP, AFTER = Place(4, True, 0), Place(4, False, 0)
 
 @pytest.fixture
 def enter():
-    """Enters a round of two ranks at this step."""
+    """Enters a round of two ranks, which had states of these steps."""
     rounds = []
 
-    def enter(evaluations, step):
+    def enter(evaluations, steps):
         with listen() as listener, listen() as unused, concurrent.futures.ThreadPoolExecutor() as threads:
             place = {"round": len(rounds), "world": 2, "storeHost": "127.0.0.1", "storePort": listener.getsockname()[1]}
             new = [Round({**place, "rank": rank}, torch.device("cpu"), Pod(0, 1, mesh=True)) for rank in range(2)]
             rounds.extend(new)
+            rows = [[step, *each.facts()] for step, each in zip(steps, evaluations)]
 
             def join(number, own):
                 new[number].connect(own)
-                evaluations[number].enter_round(new[number], step)
+                evaluations[number].enter_round(new[number], rows)
 
             for done in [threads.submit(join, number, own) for number, own in enumerate((listener, unused))]:
                 done.result()
@@ -46,9 +47,9 @@ def ranks():
     return [Evaluations(types.SimpleNamespace(rank=rank), averaging, model, Pod()) for rank in range(2)]
 
 
-def test_a_rank_that_has_joined_takes_no_part_in_an_evaluation_that_it_does_not_come_to(ranks, enter):
+def test_an_evaluation_does_not_wait_for_a_rank_that_joins_after_its_step(ranks, enter):
     ranks[1]._is_under_way = True  # after step 4, when rank 0 joined
-    enter(ranks, step=4)
+    enter(ranks, steps=[4, 4])
     for each in ranks:
         assert each._sharers(LOOP) == [1]
         assert each._sharers(AFTER) == [0, 1]
@@ -58,8 +59,16 @@ def test_a_rank_that_has_joined_takes_no_part_in_an_evaluation_that_it_does_not_
 def test_a_rank_takes_the_result_that_it_has_lost(ranks, enter):
     ranks[1]._results, ranks[1]._finished = {LOOP: {"loss": 0.1}}, 1
     ranks[0]._is_under_way = True
-    enter(ranks, step=4)
+    enter(ranks, steps=[4, 4])
     assert all((each._results, each._finished) == ({LOOP: {"loss": 0.1}}, 1) for each in ranks)
+
+
+def test_results_of_a_rank_without_the_newest_state_do_not_count(ranks, enter):
+    """It has received that state, and the results with it."""
+    ranks[0]._results, ranks[0]._finished = {LOOP: {"loss": 0.1}}, 1
+    ranks[1].load_state_dict(ranks[0].state_dict())
+    enter(ranks, steps=[4, -1])
+    assert all(each._results == {LOOP: {"loss": 0.1}} and each._began_at == 4 for each in ranks)
 
 
 def test_a_checkpoint_has_the_results_and_one_of_an_older_release_has_none(ranks):
@@ -73,7 +82,7 @@ def test_a_checkpoint_has_the_results_and_one_of_an_older_release_has_none(ranks
 
 
 def test_all_get_the_means(ranks, enter):
-    rounds = enter(ranks, step=3)
+    rounds = enter(ranks, steps=[3, 3])
     shares = [Share(4, 1, {"loss": 3.0}), Share(4, 3, {"loss": 1.0})]
     with concurrent.futures.ThreadPoolExecutor() as threads:
         found = [threads.submit(each._exchange, round_, [0, 1], share) for each, round_, share in zip(ranks, rounds, shares)]
@@ -81,7 +90,7 @@ def test_all_get_the_means(ranks, enter):
 
 
 def test_one_that_leaves_keeps_nobody_waiting(ranks, enter):
-    rounds = enter(ranks, step=3)
+    rounds = enter(ranks, steps=[3, 3])
     with concurrent.futures.ThreadPoolExecutor() as threads:
         waits = threads.submit(ranks[0]._exchange, rounds[0], [0, 1], Share(4, 1, {"loss": 3.0}))
         assert ranks[1]._exchange(rounds[1], [0, 1], None) is None

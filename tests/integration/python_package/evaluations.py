@@ -118,11 +118,11 @@ def test_random_faults_in_evaluations(folder):
 
 
 def test_a_job_is_stopped_in_an_evaluation(folder):
-    with ScriptRun(folder, SCRIPT, EPOCHS) as run:
-        run.until_joined(RANKS)
-        with slowly(folder):
-            run.until("an evaluation", lambda: measured(folder))
-            run.process.send_signal(signal.SIGTERM)
-            code = run.finish()
+    pathlib.Path(folder, "until-stopped").touch()
+    with ScriptRun(folder, SCRIPT, EPOCHS, minimum=RANKS) as run:
+        run.until("all ranks evaluate", lambda: len(sum(lines(folder, "measured-*").values(), [])) == RANKS)
+        run.process.send_signal(signal.SIGTERM)
+        code = run.finish()
     expect(code == 143, f"exit code {code}\n{run.output()[-4000:]}")
+    expect(not lines(folder, "evaluations-*"), "the evaluation was finished first")
     expect(len(list(pathlib.Path(folder).glob("stopped-*"))) == RANKS, "not every script ended by lockstep.Stopped")

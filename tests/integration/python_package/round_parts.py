@@ -62,6 +62,14 @@ def test_a_round_is_dropped_while_a_callback_of_its_group_still_runs(monkeypatch
     alone.drop()
 
 
+def test_a_script_may_destroy_the_default_group_at_its_end():
+    with listen() as listener:
+        alone = Round({"round": 3, "rank": 0, "world": 1, "storeHost": "127.0.0.1", "storePort": listener.getsockname()[1]}, torch.device("cpu"))
+        alone.connect(listener)
+    dist.destroy_process_group()
+    alone.drop()
+
+
 def test_a_script_may_use_the_store_of_the_round():
     inner = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     of_round = rounds.RoundStore(inner, lambda operation: operation(), lambda: None)  # which the other does not keep alive
