@@ -28,14 +28,15 @@ if typing.TYPE_CHECKING:
 Metrics = typing.Dict[str, float]
 Measure = typing.Callable[[Batch], typing.Dict[str, typing.Any]]
 _SIGN_OF_LIFE_SECONDS = 0.1
+_NO_PLACE = (-1, 0, 0)
 
 
 class Place(typing.NamedTuple):
-    """Where in the script an evaluation is, the same on all ranks."""
+    """Where in the script an evaluation is, the same on all ranks. A script comes to the greater ones later."""
 
     step: int
-    in_loop: bool
-    """In the body of a loop over batches, which a rank that joins enters for the steps that come."""
+    is_outside: bool
+    """Of the loops over batches. The body of one is entered by a rank that joins for the steps that come."""
     count: int
     """Of evaluations before it, after the same step."""
 
@@ -56,7 +57,6 @@ class Evaluations:
     def __init__(self, job: Job, averaging: Averaging, model: torch.nn.Module, pod: Pod) -> None:
         self._job, self._averaging, self._model, self._pod = job, averaging, model, pod
         self.have_places = True  # steps come from `batches`, so it is known at which one the script is
-        self._finished = 0
         self._results: dict[Place, Metrics] = {}
         self._place: Place | None = None  # of the newest one that the script has asked for
         self._is_in_loop = self._is_under_way = False
@@ -65,10 +65,9 @@ class Evaluations:
         self._inside: list[int] = []  # which ranks of its group entered the round from within an evaluation
 
     def state_dict(self) -> dict[str, typing.Any]:
-        return {"finished": self._finished, "results": {tuple(place): result for place, result in self._results.items()}}
+        return {"results": {tuple(place): result for place, result in self._results.items()}}
 
     def load_state_dict(self, state: dict[str, typing.Any]) -> None:
-        self._finished = state["finished"]
         self._results = {Place(*place): result for place, result in state["results"].items()}
 
     # ---- for Job
@@ -84,19 +83,19 @@ class Evaluations:
 
     def facts(self) -> list[int]:
         """What a rank says about them when a round begins."""
-        return [self._finished, int(self._is_under_way)]
+        return [*map(int, max(self._results, default=_NO_PLACE)), int(self._is_under_way)]
 
     def enter_round(self, round_: Round, rows: list[list[int]]) -> None:
         """Makes the results equal on all ranks. `rows`: of each, the step of its state and its facts. RuntimeError: the round is over."""
         step = max(rows)[0]
-        newest = max(finished for own, finished, _ in rows if own == step)  # the others have received the state of one of these
-        if any(finished != newest for own, finished, _ in rows if own == step):
-            source = next(rank for rank, (own, finished, _) in enumerate(rows) if (own, finished) == (step, newest))
+        newest = {rank: place for rank, (own, *place, _) in enumerate(rows) if own == step}  # the others have received the state of one of these
+        source = max(newest, key=newest.__getitem__)
+        if any(place != newest[source] for place in newest.values()):
             state = State([self], round_.device)
             transfer = state.send if round_.group_rank == source else state.receive
             transfer(lambda tensor: round_.broadcast(tensor, source))
         self._round, self._began_at = round_, max(0, step)
-        self._inside = [rank for rank, (_, _, is_inside) in enumerate(rows) if is_inside]
+        self._inside = [rank for rank, (*_, is_inside) in enumerate(rows) if is_inside]
 
     def leave_round(self) -> None:
         self._round = None
@@ -113,7 +112,7 @@ class Evaluations:
             raise LockstepError(f"{self._averaging.open_steps} steps were taken since the last average, so the models of the ranks differ: evaluate where "
                                 "job.finished_steps is a multiple of average_every, or after an epoch")
         start = time.monotonic()
-        before, here = self._place, (step, self._is_in_loop)
+        before, here = self._place, (step, not self._is_in_loop)
         self._place = place = Place(*here, before.count + 1 if before is not None and before[:2] == here else 0)
         self._is_under_way = True
         try:
@@ -138,7 +137,7 @@ class Evaluations:
             result = None if share is None else _mean([share])
         else:
             try:
-                result = self._exchange(self._round, ranks, share)
+                result = self._exchange(self._round, place, ranks, share)
             except RuntimeError as error:
                 if isinstance(error, LockstepError):
                     raise
@@ -146,9 +145,8 @@ class Evaluations:
         self._job.says_phase("train")
         if self._pod.any(result is None)[0] or result is None:
             return
-        self._finished += 1
-        if place.in_loop:  # no rank comes to those of earlier steps again
-            self._results = {each: known for each, known in self._results.items() if not each.in_loop or each.step == place.step}
+        if not place.is_outside:  # no rank comes to those of earlier steps again
+            self._results = {each: known for each, known in self._results.items() if each.is_outside or each.step == place.step}
         self._results[place] = result
         if self._job.rank == ranks[0]:
             self._job.has_evaluated(result)
@@ -158,7 +156,7 @@ class Evaluations:
         if self._round is None:
             return [0]
         size = self._round.world // self._round.group_size
-        is_missed = place.in_loop and place.step <= self._began_at  # by those that did not take this step
+        is_missed = not place.is_outside and place.step <= self._began_at  # by those that did not take this step
         groups = self._inside if is_missed else range(self._round.group_size)
         return [group * size + rank for group in groups for rank in range(size)]
 
@@ -185,12 +183,12 @@ class Evaluations:
                 sums[name] = sums.get(name, 0.0) + (value * len(own) if own else 0.0)
         return Share(size, len(ids), sums)
 
-    def _exchange(self, round_: Round, ranks: list[int], share: Share | None) -> Metrics | None:
+    def _exchange(self, round_: Round, place: Place, ranks: list[int], share: Share | None) -> Metrics | None:
         """The means over all samples. None: this rank leaves. RuntimeError: the round is over."""
         if share is None:
             round_.leave()
             return None
-        key = f"evaluation/{self._finished}"
+        key = "/".join(map(str, ("evaluation", *place)))
         round_.put(f"{key}/{round_.rank}", json.dumps(share))
         if round_.rank == ranks[0]:
             shares = [Share(*json.loads(each)) for each in round_.get(*(f"{key}/{rank}" for rank in ranks))]

@@ -1,7 +1,8 @@
-"""A script that evaluates while it trains, after some steps and after each epoch. evaluates.py FOLDER EPOCHS
+"""A script that evaluates while it trains, after some steps and after each epoch. evaluates.py FOLDER EPOCHS [STEPS]
 
-While FOLDER/slowly exists, steps and batches of an evaluation take longer. While FOLDER/until-stopped exists, a batch of one waits until the job is stopped. Each process writes FOLDER/measured-PID, lines of round, step, whether it is in the loop, and the first and last of its samples,
-and FOLDER/evaluations-PID, lines of step, whether in the loop, and the result. At the end: FOLDER/final-RANK.json.
+Evaluates after each STEPS steps. While FOLDER/slowly exists, steps and batches of an evaluation take longer. While FOLDER/until-stopped exists, a batch of
+one waits until the job is stopped. Each process writes FOLDER/measured-PID, lines of round, step, whether it is in the loop, and the first and last of its
+samples, and FOLDER/evaluations-PID, lines of step, whether in the loop, and the result. At the end: FOLDER/final-RANK.json.
 """
 import json
 import os
@@ -26,6 +27,7 @@ class Network(torch.nn.Sequential):
 
 def main():
     folder, epochs = pathlib.Path(sys.argv[1]), int(sys.argv[2])
+    every = int(sys.argv[3]) if len(sys.argv) > 3 else EVALUATE_EVERY
     torch.set_num_threads(1)
     torch.manual_seed(int(os.environ.get("RANK", 0)))
     model = Network()
@@ -58,7 +60,7 @@ def main():
                     optimizer.zero_grad()
                     loss_of(job.model(batch.inputs), batch.targets).backward()
                     optimizer.step()
-                if step.is_committed and job.finished_steps % EVALUATE_EVERY == 0:
+                if step.is_committed and job.finished_steps % every == 0:
                     evaluate(job.finished_steps, in_loop=True)
             evaluate((epoch + 1) * STEPS_PER_EPOCH, in_loop=False)
     except lockstep.Stopped:

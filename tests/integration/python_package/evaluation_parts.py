@@ -12,7 +12,7 @@ from lockstep.pod import Pod
 from lockstep.rounds import Round, listen
 from lockstep.state import State
 
-LOOP, AFTER = Place(4, True, 0), Place(4, False, 0)
+LOOP, AFTER = Place(4, False, 0), Place(4, True, 0)
 
 
 @pytest.fixture
@@ -53,26 +53,26 @@ def test_an_evaluation_does_not_wait_for_a_rank_that_joins_after_its_step(ranks,
     for each in ranks:
         assert each._sharers(LOOP) == [1]
         assert each._sharers(AFTER) == [0, 1]
-        assert each._sharers(Place(5, True, 0)) == [0, 1]
+        assert each._sharers(Place(5, False, 0)) == [0, 1]
 
 
 def test_a_rank_takes_the_result_that_it_has_lost(ranks, enter):
-    ranks[1]._results, ranks[1]._finished = {LOOP: {"loss": 0.1}}, 1
+    ranks[1]._results = {LOOP: {"loss": 0.1}}
     ranks[0]._is_under_way = True
     enter(ranks, steps=[4, 4])
-    assert all((each._results, each._finished) == ({LOOP: {"loss": 0.1}}, 1) for each in ranks)
+    assert all(each._results == {LOOP: {"loss": 0.1}} for each in ranks)
 
 
 def test_results_of_a_rank_without_the_newest_state_do_not_count(ranks, enter):
     """It has received that state, and the results with it."""
-    ranks[0]._results, ranks[0]._finished = {LOOP: {"loss": 0.1}}, 1
+    ranks[0]._results = {LOOP: {"loss": 0.1}}
     ranks[1].load_state_dict(ranks[0].state_dict())
     enter(ranks, steps=[4, -1])
     assert all(each._results == {LOOP: {"loss": 0.1}} and each._began_at == 4 for each in ranks)
 
 
 def test_a_checkpoint_has_the_results_and_one_of_an_older_release_has_none(ranks):
-    ranks[0]._results, ranks[0]._finished = {LOOP: {"loss": 0.1}}, 1
+    ranks[0]._results = {LOOP: {"loss": 0.1}}
     before, after = [State([torch.nn.Linear(2, 1)], torch.device("cpu"), added={"evaluations": each}) for each in ranks]
     saved = before.named()
     after.take({name: value for name, value in saved.items() if "evaluations" not in name})
@@ -85,15 +85,15 @@ def test_all_get_the_means(ranks, enter):
     rounds = enter(ranks, steps=[3, 3])
     shares = [Share(4, 1, {"loss": 3.0}), Share(4, 3, {"loss": 1.0})]
     with concurrent.futures.ThreadPoolExecutor() as threads:
-        found = [threads.submit(each._exchange, round_, [0, 1], share) for each, round_, share in zip(ranks, rounds, shares)]
+        found = [threads.submit(each._exchange, round_, LOOP, [0, 1], share) for each, round_, share in zip(ranks, rounds, shares)]
         assert [each.result() for each in found] == [{"loss": 1.0}] * 2
 
 
 def test_one_that_leaves_keeps_nobody_waiting(ranks, enter):
     rounds = enter(ranks, steps=[3, 3])
     with concurrent.futures.ThreadPoolExecutor() as threads:
-        waits = threads.submit(ranks[0]._exchange, rounds[0], [0, 1], Share(4, 1, {"loss": 3.0}))
-        assert ranks[1]._exchange(rounds[1], [0, 1], None) is None
+        waits = threads.submit(ranks[0]._exchange, rounds[0], LOOP, [0, 1], Share(4, 1, {"loss": 3.0}))
+        assert ranks[1]._exchange(rounds[1], LOOP, [0, 1], None) is None
         with pytest.raises(RuntimeError, match="a rank has left the round"):
             waits.result()
 

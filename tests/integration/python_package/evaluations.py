@@ -21,9 +21,9 @@ EPOCHS = 3
 FAULTS, SEED = int(os.environ.get("LOCKSTEP_CHAOS_FAULTS", 4)), int(os.environ.get("LOCKSTEP_CHAOS_SEED", 1))
 
 
-def places(epochs=EPOCHS):
+def places(epochs=EPOCHS, every=EVALUATE_EVERY):
     return sorted([(epoch * STEPS_PER_EPOCH, False) for epoch in range(1, epochs + 1)]
-                  + [(step, True) for step in range(EVALUATE_EVERY, epochs * STEPS_PER_EPOCH + 1, EVALUATE_EVERY)])
+                  + [(step, True) for step in range(every, epochs * STEPS_PER_EPOCH + 1, every)])
 
 
 def lines(folder, pattern):
@@ -39,13 +39,13 @@ def measured(folder):
     return found
 
 
-def expect_complete(run, folder, epochs=EPOCHS):
+def expect_complete(run, folder, epochs=EPOCHS, every=EVALUATE_EVERY):
     """The job has ended, all ranks had the same results, and the last one is that of the model."""
     expect_exactly_once(run, SAMPLES, BATCH, epochs)
     results = {}
     for step, in_loop, result in sum(lines(folder, "evaluations-*").values(), []):
         results.setdefault((step, in_loop), []).append(result)
-    expect(set(places(epochs)) <= set(results), f"there was no evaluation at {sorted(set(places(epochs)) - set(results))}")
+    expect(set(places(epochs, every)) <= set(results), f"there was no evaluation at {sorted(set(places(epochs, every)) - set(results))}")
     differ = [place for place, found in results.items() if any(result != found[0] for result in found)]
     expect(not differ, f"at {differ} ranks have different results")
     loss, known = results[epochs * STEPS_PER_EPOCH, False][0]["loss"], final(folder, 0)["loss"]
@@ -87,6 +87,16 @@ def test_survivors_evaluate_again(folder, victim, in_loop):
             expect(len(set(before) & set(run.programs())) == RANKS - 1, "other processes than the killed one were replaced")
         expect_complete(run, folder)
     expect_once(folder)
+
+
+def test_a_rank_joins_while_the_others_evaluate(folder):
+    """And makes the next evaluation with them: there is one after each step."""
+    with ScriptRun(folder, SCRIPT, EPOCHS, 1) as run:
+        number = run.until_joined(RANKS)
+        with slowly(folder):
+            os.kill(run.programs()[0], signal.SIGKILL)
+            run.until_joined(RANKS, after=number)
+        expect_complete(run, folder, every=1)
 
 
 def ended(folder):
