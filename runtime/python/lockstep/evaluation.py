@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
+import threading
 import time
 import typing
 
@@ -27,8 +29,9 @@ if typing.TYPE_CHECKING:
 
 Metrics = typing.Dict[str, float]
 Measure = typing.Callable[[Batch], typing.Dict[str, typing.Any]]
-_SIGN_OF_LIFE_SECONDS = 0.1
+_SIGN_OF_LIFE_SECONDS, _PATIENCE_SECONDS = 0.1, 60.0
 _NO_PLACE = (-1, 0, 0)
+log = logging.getLogger("lockstep")
 
 
 class Place(typing.NamedTuple):
@@ -189,14 +192,35 @@ class Evaluations:
             round_.leave()
             return None
         key = "/".join(map(str, ("evaluation", *place)))
-        round_.put(f"{key}/{round_.rank}", json.dumps(share))
-        if round_.rank == ranks[0]:
-            shares = [Share(*json.loads(each)) for each in round_.get(*(f"{key}/{rank}" for rank in ranks))]
-            round_.put(key, json.dumps(_mean(shares)))
-        result: Metrics = json.loads(*round_.get(key))
+        keys = {rank: f"{key}/{rank}" for rank in ranks}
+        round_.put(keys[round_.rank], json.dumps(share))
+        with _patience(lambda: _name_missing(round_, place, keys)):
+            if round_.rank == ranks[0]:
+                round_.put(key, json.dumps(_mean([Share(*json.loads(each)) for each in round_.get(*keys.values())])))
+            result: Metrics = json.loads(*round_.get(key))
         with contextlib.suppress(RuntimeError):  # one that ends its script then may take the store with it
             round_.wait_for_all(f"{key}/known", len(ranks))
         return result
+
+
+@contextlib.contextmanager
+def _patience(ends: typing.Callable[[], None]) -> typing.Iterator[None]:
+    timer = threading.Timer(_PATIENCE_SECONDS, ends)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _name_missing(round_: Round, place: Place, keys: dict[int, str]) -> None:
+    """The first of those that wait says who has not come: most likely the script does not call evaluate there."""
+    with contextlib.suppress(RuntimeError):  # the round is over
+        missing = [rank for rank, key in keys.items() if not round_.has(key)]
+        if missing and round_.rank == min(keys.keys() - missing):
+            log.warning("rank %d has waited for %g s in evaluate, after step %d, for rank %s: all ranks must call it after the same steps", round_.rank,
+                        _PATIENCE_SECONDS, place.step, ", ".join(map(str, missing)))
 
 
 def _mean(shares: list[Share]) -> Metrics:

@@ -160,6 +160,11 @@ class Round:
             raise RoundBroken("a rank has left the round")
         return [bytes(each) for each in self._unless_over(lambda: store.multi_get([*keys]))]
 
+    def has(self, key: str) -> bool:
+        """Any thread. Whether a rank has put it. RuntimeError: the round is over."""
+        store = self._store
+        return store is not None and store.check([key])
+
     def wait_for_all(self, key: str, count: int) -> None:
         """So many ranks call it. RuntimeError: the round is over."""
         assert self._store is not None

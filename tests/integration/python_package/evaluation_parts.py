@@ -1,5 +1,6 @@
 """What ranks of one process exchange about evaluations; evaluations.py starts it in an interpreter that has PyTorch."""
 import concurrent.futures
+import threading
 import types
 
 import pytest
@@ -7,6 +8,7 @@ import torch
 import torch.distributed as dist
 
 import lockstep
+from lockstep import evaluation
 from lockstep.evaluation import Evaluations, Place, Share, _evaluating, _mean
 from lockstep.pod import Pod
 from lockstep.rounds import Round, listen
@@ -96,6 +98,20 @@ def test_one_that_leaves_keeps_nobody_waiting(ranks, enter):
         assert ranks[1]._exchange(rounds[1], LOOP, [0, 1], None) is None
         with pytest.raises(RuntimeError, match="a rank has left the round"):
             waits.result()
+
+
+def test_a_rank_that_does_not_come_is_named(ranks, enter, monkeypatch):
+    monkeypatch.setattr(evaluation, "_PATIENCE_SECONDS", 0.01)
+    has_named = threading.Event()
+    said = []
+    monkeypatch.setattr(evaluation.log, "warning", lambda text, *words: (said.append(text % words), has_named.set()))
+    rounds = enter(ranks, steps=[3, 3])
+    with concurrent.futures.ThreadPoolExecutor() as threads:
+        waits = threads.submit(ranks[1]._exchange, rounds[1], LOOP, [0, 1], Share(2, 1, {"loss": 1.0}))
+        assert has_named.wait(60)
+        ranks[0]._exchange(rounds[0], LOOP, [0, 1], Share(2, 1, {"loss": 1.0}))
+        waits.result()
+    assert said[0] == "rank 1 has waited for 0.01 s in evaluate, after step 4, for rank 0: all ranks must call it after the same steps"
 
 
 def evaluate(measure, model=None, data=None, **join):
