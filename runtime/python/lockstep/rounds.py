@@ -7,6 +7,7 @@ closed, and they close when each rank drops its group.
 """
 from __future__ import annotations
 
+import ctypes
 import datetime
 import socket
 import threading
@@ -291,8 +292,11 @@ class Round:
         del group
         if self.failure is None:
             backend.clear()
-        else:
+            return
+        try:
             threading.Thread(target=backend.clear, name="lockstep-drop", daemon=True).start()
+        except RuntimeError:  # Python 3.12 starts none while it ends
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(backend))  # so the process ends without the destructor, and closes the connections
 
 
 class BrokenRounds:

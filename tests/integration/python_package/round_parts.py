@@ -243,6 +243,16 @@ def both():
             each.drop()
 
 
+def test_a_round_that_has_failed_is_dropped_by_an_interpreter_that_starts_no_more_threads(both, monkeypatch):
+    def start(thread):
+        raise RuntimeError("can't create new thread at interpreter shutdown")  # as Python 3.12 in functions of atexit
+
+    both[0].abort("a rank has left the round")
+    monkeypatch.setattr(threading.Thread, "start", start)
+    both[0].drop()
+    monkeypatch.undo()
+
+
 @pytest.mark.parametrize("operation", ["gather", "broadcast", "receive", "send"])
 def test_an_abort_ends_an_operation_that_a_rank_does_not_take_part_in(both, operation):
     round_, tensor = both[0], torch.ones(40 << 20 if operation == "send" else 1)  # more than a connection holds
