@@ -54,6 +54,20 @@ class Share(typing.NamedTuple):
     """Over its samples."""
 
 
+class _Measured:
+    """What a rank has found in some batches of its share. A round with the same shares continues there: an evaluation may take longer than rounds last."""
+
+    def __init__(self, rank: int = 0, ranks: typing.Sequence[int] = ()) -> None:
+        """`ranks`: that evaluate, this one among them. The ranks of a pod, which make each pass together, have made as many."""
+        self.rank, self.ranks, self.batches = rank, ranks, 0
+        self.sums: Metrics = {}
+
+    def add(self, found: Metrics, samples: int) -> None:
+        self.batches += 1
+        for name, value in found.items():
+            self.sums[name] = self.sums.get(name, 0.0) + (value * samples if samples else 0.0)
+
+
 class Evaluations:
     """Those of one job. A Stateful."""
 
@@ -63,6 +77,7 @@ class Evaluations:
         self._results: dict[Place, Metrics] = {}
         self._place: Place | None = None  # of the newest one that the script has asked for
         self._is_in_loop = self._is_under_way = False
+        self._measured = _Measured()
         self._round: Round | None = None
         self._began_at = 0  # the step at which the round began
         self._inside: list[int] = []  # which ranks of its group entered the round from within an evaluation
@@ -93,7 +108,9 @@ class Evaluations:
         step = max(rows)[0]
         newest = {rank: place for rank, (own, *place, _) in enumerate(rows) if own == step}  # the others have received the state of one of these
         source = max(newest, key=newest.__getitem__)
-        if any(place != newest[source] for place in newest.values()):
+        if step < 0:  # training begins, perhaps with what has arrived of an earlier state
+            self._results = {}
+        elif any(place != newest[source] for place in newest.values()):
             state = State([self], round_.device)
             transfer = state.send if round_.group_rank == source else state.receive
             transfer(lambda tensor: round_.broadcast(tensor, source))
@@ -117,7 +134,7 @@ class Evaluations:
         start = time.monotonic()
         before, here = self._place, (step, not self._is_in_loop)
         self._place = place = Place(*here, before.count + 1 if before is not None and before[:2] == here else 0)
-        self._is_under_way = True
+        self._is_under_way, self._measured = True, _Measured()
         try:
             while place not in self._results:  # a round that begins may bring it
                 self._job.enter_round()
@@ -173,18 +190,18 @@ class Evaluations:
             most = -(-size // len(ranks))
             batches += [[]] * (-(-most // batch_size) - len(batches))
         epoch = job.finished_steps // max(1, job.progress.steps_per_epoch)
-        sums: Metrics = {}
-        signed = 0.0
+        if (self._measured.rank, self._measured.ranks) != (job.rank, ranks):
+            self._measured = _Measured(job.rank, ranks)
+        measured, signed = self._measured, 0.0
+        batches = batches[measured.batches:]
         for own, data in zip(batches, torch.utils.data.DataLoader(dataset, batch_sampler=[own or [0] for own in batches], **loader)):
             if job.must_leave():
                 return None
             if time.monotonic() - signed > _SIGN_OF_LIFE_SECONDS:
                 job.says_phase("evaluate")
                 signed = time.monotonic()
-            found = _numbers(measure(Batch(data, own, len(own) / size, size, job.finished_steps, epoch)))
-            for name, value in found.items():
-                sums[name] = sums.get(name, 0.0) + (value * len(own) if own else 0.0)
-        return Share(size, len(ids), sums)
+            measured.add(_numbers(measure(Batch(data, own, len(own) / size, size, job.finished_steps, epoch))), len(own))
+        return Share(size, len(ids), measured.sums)
 
     def _exchange(self, round_: Round, place: Place, ranks: list[int], share: Share | None) -> Metrics | None:
         """The means over all samples. None: this rank leaves. RuntimeError: the round is over."""

@@ -73,6 +73,13 @@ def test_results_of_a_rank_without_the_newest_state_do_not_count(ranks, enter):
     assert all(each._results == {LOOP: {"loss": 0.1}} and each._began_at == 4 for each in ranks)
 
 
+def test_training_that_begins_has_no_results(ranks, enter):
+    """One rank had received them with a part of an earlier state, which nobody has any more."""
+    ranks[0]._results = {LOOP: {"loss": 0.1}}
+    enter(ranks, steps=[-1, -1])
+    assert all(each._results == {} for each in ranks)
+
+
 def test_a_checkpoint_has_the_results_and_one_of_an_older_release_has_none(ranks):
     ranks[0]._results = {LOOP: {"loss": 0.1}}
     before, after = [State([torch.nn.Linear(2, 1)], torch.device("cpu"), added={"evaluations": each}) for each in ranks]
@@ -123,6 +130,18 @@ def evaluate(measure, model=None, data=None, **join):
 def test_means_count_each_sample_once():
     _, run = evaluate(lambda batch: {"mean": batch.data[0].mean(), "last": len(batch.ids) == 2})
     assert run() == pytest.approx({"mean": 4.5, "last": 0.2})
+
+
+def test_it_continues_where_it_left_a_round_with_the_same_shares(monkeypatch):
+    found = []
+    job, run = evaluate(lambda batch: found.append(batch.ids) or {"mean": batch.data[0].mean()})
+    leaves = iter([False, False, True, False])  # before the third batch
+    monkeypatch.setattr(job, "must_leave", lambda: next(leaves))
+    assert run() == pytest.approx({"mean": 4.5})
+    assert found == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    monkeypatch.undo()
+    run()  # another one
+    assert len(found) == 6
 
 
 def test_the_model_trains_on_afterwards():

@@ -53,11 +53,14 @@ def expect_complete(run, folder, epochs=EPOCHS, every=EVALUATE_EVERY):
 
 
 def expect_once(folder):
-    """Each sample was measured by one rank, the last time."""
+    """Each sample was measured, and by one rank in the last round: ranks with the same shares as before continue there."""
     found = measured(folder)
-    for step, in_loop in places():
-        samples = found[max(number for number, *place in found if place == [step, in_loop]), step, in_loop]
-        expect(sorted(samples) == list(range(SAMPLES)), f"at step {step} {len(samples)} samples were measured, {len(set(samples))} different ones")
+    for place in places():
+        rounds = {number: samples for (number, *at), samples in found.items() if tuple(at) == place}
+        last = rounds[max(rounds)]
+        expect(len(last) == len(set(last)), f"at step {place[0]} {len(last)} samples were measured, {len(set(last))} different ones")
+        missing = set(range(SAMPLES)).difference(*rounds.values())
+        expect(not missing, f"at step {place[0]} {len(missing)} samples were not measured")
 
 
 def test_parts(folder):
