@@ -1,6 +1,7 @@
 #include "runtime/launch/process/process.h"
 
 #include <fcntl.h>
+#include <linux/close_range.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -61,6 +62,9 @@ struct ChildSetup {
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
   ::signal(SIGPIPE, SIG_DFL);  // ignored in this process; an exec would keep that
+  // Libraries open sockets without this flag; a child would keep a port in use after the end of this process.
+  // Kernels before 5.11 cannot do it: there it does.
+  ::close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
   if (setup.inherited >= 0) ::fcntl(setup.inherited, F_SETFD, 0);
   if (setup.out >= 0) ::dup2(setup.out, STDOUT_FILENO);
   if (setup.err >= 0) ::dup2(setup.err, STDERR_FILENO);

@@ -61,6 +61,18 @@ TEST(StartProcess, GivesAChildTheLimitOfOpenFilesThatWeWereStartedWith) {
   EXPECT_EQ(WEXITSTATUS(WaitFor(*pid)), 0);
 }
 
+TEST(StartProcess, GivesAChildNoOtherDescriptorThanTheOneThatIsNamed) {
+  const Fd listener(::socket(AF_INET, SOCK_STREAM, 0));  // as libraries open them
+  const auto pipe = MakePipe();
+  ASSERT_TRUE(listener.valid() && pipe.ok());
+  const auto opened = [](const Fd& fd) { return "-e /proc/$$/fd/" + std::to_string(fd.get()); };
+  const auto pid = StartProcess(
+      {.arguments = {"/bin/sh", "-c", "test ! " + opened(listener) + " -a " + opened(pipe->writing)},
+       .inherited_fd = pipe->writing.get()});
+  ASSERT_TRUE(pid.ok());
+  EXPECT_EQ(WEXITSTATUS(WaitFor(*pid)), 0);
+}
+
 TEST(OwnCommand, IsThisProgram) {
   EXPECT_EQ(OwnCommand(1'000'000), std::vector{std::filesystem::read_symlink("/proc/self/exe").string()});
 }
