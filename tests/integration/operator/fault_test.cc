@@ -279,24 +279,31 @@ class Faults : public ::testing::Test {
     std::atomic<std::size_t> struck = 0;
   };
 
+  // Whether its fault has struck.
+  static bool RunCase(Site& site, const Case& which) {
+    const Outcome& quiet = TheCluster().quiet.at(which.scenario->name);
+    const Outcome outcome = TheCluster().RunOnce(site, which, &quiet);
+    ExpectSame(outcome, quiet, which);
+    return outcome.strikes > 0;
+  }
+
   static void RunEach(Site& site, const std::vector<Case>& cases, Progress& progress) {
     // Each step that is not done costs its deadline: one such run says enough.
     for (std::size_t i = progress.next++; i < cases.size() && !HasFailure(); i = progress.next++) {
-      const Outcome& quiet = TheCluster().quiet.at(cases[i].scenario->name);
-      const Outcome outcome = TheCluster().RunOnce(site, cases[i], &quiet);
-      ExpectSame(outcome, quiet, cases[i]);
-      if (outcome.strikes > 0) ++progress.struck;
+      const bool is_armed = cases[i].disturbance.fault != Fault::kNone;
+      // A disturbed run can have a write less than the quiet one, and so escape its fault: it gets another try.
+      const bool has_struck = RunCase(site, cases[i]) || (is_armed && RunCase(site, cases[i]));
+      if (has_struck) ++progress.struck;
     }
   }
 
-  // A disturbed run can have a write less than the quiet one, and so escape its fault: up to one in five,
-  // since a few of about sixteen do on a machine that is busy.
+  // Not many faults escape, each of which was tried twice.
   static void ExpectStruck(const std::vector<Case>& cases, const Progress& progress) {
     if (HasFailure()) return;  // not all were run
     const auto armed = static_cast<std::size_t>(std::count_if(
         cases.begin(), cases.end(), [](const Case& one) { return one.disturbance.fault != Fault::kNone; }));
     std::cout << cases.size() << " runs, " << progress.struck << " of " << armed << " faults struck\n";
-    EXPECT_GE(5 * progress.struck, 4 * armed);
+    EXPECT_GE(10 * progress.struck, 9 * armed);
   }
 
   // One job after the other in each of many sites: for what ends or stops an operator.

@@ -45,7 +45,8 @@ def main():
             while (folder / "until-stopped").exists() and job._control.stop_at is None:
                 time.sleep(0.01)
             outputs = job.model(batch.inputs)
-            return {"loss": loss_of(outputs, batch.targets), "accuracy": (outputs.argmax(1) == batch.targets).float().mean()}
+            return {"loss": loss_of(outputs, batch.targets), "accuracy": (outputs.argmax(1) == batch.targets).float().mean(),
+                    "counted": 1, "position": sum(batch.ids) / len(batch.ids)}  # these say which samples the means are of
 
         result = job.evaluate(data, EVALUATED_AT_ONCE, measure)
         with open(folder / f"evaluations-{os.getpid()}", "a") as evaluations:

@@ -40,7 +40,7 @@ def measured(folder):
 
 
 def expect_complete(run, folder, epochs=EPOCHS, every=EVALUATE_EVERY):
-    """The job has ended, all ranks had the same results, and the last one is that of the model."""
+    """The job has ended, all ranks had the same results, of each sample once, and the last one is that of the model."""
     expect_exactly_once(run, SAMPLES, BATCH, epochs)
     results = {}
     for step, in_loop, result in sum(lines(folder, "evaluations-*").values(), []):
@@ -48,6 +48,9 @@ def expect_complete(run, folder, epochs=EPOCHS, every=EVALUATE_EVERY):
     expect(set(places(epochs, every)) <= set(results), f"there was no evaluation at {sorted(set(places(epochs, every)) - set(results))}")
     differ = [place for place, found in results.items() if any(result != found[0] for result in found)]
     expect(not differ, f"at {differ} ranks have different results")
+    for place, (result, *_) in results.items():
+        of = (result["counted"], result["position"])
+        expect(of == pytest.approx((1, (SAMPLES - 1) / 2)), f"at {place} not each sample has counted once: {of}")
     loss, known = results[epochs * STEPS_PER_EPOCH, False][0]["loss"], final(folder, 0)["loss"]
     expect(abs(loss - known) < 1e-5, f"evaluated {loss}, it is {known}")
 
