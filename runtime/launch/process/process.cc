@@ -62,8 +62,8 @@ struct ChildSetup {
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
   ::signal(SIGPIPE, SIG_DFL);  // ignored in this process; an exec would keep that
-  // Libraries open sockets without this flag; a child would keep a port in use after the end of this process.
-  // Kernels before 5.11 cannot do it: there it does.
+  // Libraries open sockets without this flag, and a child would keep a port in use after the end of this
+  // process. Kernels before 5.11 do not know the call, so it does there.
   ::close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
   if (setup.inherited >= 0) ::fcntl(setup.inherited, F_SETFD, 0);
   if (setup.out >= 0) ::dup2(setup.out, STDOUT_FILENO);

@@ -24,7 +24,8 @@ struct Command {
 
 // The child dies with the thread that started it (PR_SET_PDEATHSIG), so call this from a thread that lives as
 // long as the child should. Signals are unblocked in the child, and it gets the limit of open files with
-// which this process was started, and no descriptors but standard streams and `inherited_fd`.
+// which this process was started. From Linux 5.11 on it gets no descriptors but standard streams and
+// `inherited_fd`.
 [[nodiscard]] Result<pid_t> StartProcess(const Command& command);
 void KillProcess(pid_t pid, int signal);
 // Signals all processes of the group that `leader` was started with, also after the leader's end.
