@@ -152,7 +152,7 @@ class Batches:
             if step >= self._steps:
                 job.reports()  # the newest step, which may not have been due
                 return
-            with job.in_loop():
+            with job.evaluations.in_loop():
                 yield self._read(step)
 
     def _read(self, step: int) -> Batch:

@@ -74,6 +74,7 @@ class Evaluations:
     def __init__(self, job: Job, averaging: Averaging, model: torch.nn.Module, pod: Pod) -> None:
         self._job, self._averaging, self._model, self._pod = job, averaging, model, pod
         self.have_places = True  # steps come from `batches`, so it is known at which one the script is
+        self.by_framework = False  # whose loop comes to each evaluation, also on a rank that has missed the step
         self._results: dict[Place, Metrics] = {}
         self._place: Place | None = None  # of the newest one that the script has asked for
         self._is_in_loop = self._is_under_way = False
@@ -123,7 +124,7 @@ class Evaluations:
     def evaluate(self, step: int, has_batch: bool, dataset: torch.utils.data.Dataset[typing.Any], batch_size: int, measure: Measure,
                  loader: dict[str, typing.Any]) -> Metrics:
         """`step`: at which the script is. `has_batch`: the one of the next step was read. Raises Stopped."""
-        if self._averaging.step is not None or (has_batch and self._is_in_loop):
+        if self._averaging.step is not None or (has_batch and self._is_in_loop and not self.by_framework):
             raise LockstepError("evaluate after a step, or outside of the loop: the batch of a step is divided among the ranks of a round, which an "
                                 "evaluation may leave")
         if not self.have_places:
@@ -132,7 +133,7 @@ class Evaluations:
             raise LockstepError(f"{self._averaging.open_steps} steps were taken since the last average, so the models of the ranks differ: evaluate where "
                                 "job.finished_steps is a multiple of average_every, or after an epoch")
         start = time.monotonic()
-        before, here = self._place, (step, not self._is_in_loop)
+        before, here = self._place, (step, not (self._is_in_loop or self.by_framework))
         self._place = place = Place(*here, before.count + 1 if before is not None and before[:2] == here else 0)
         self._is_under_way, self._measured = True, _Measured()
         try:
@@ -149,10 +150,10 @@ class Evaluations:
 
     def _try(self, place: Place, dataset: torch.utils.data.Dataset[typing.Any], batch_size: int, measure: Measure, loader: dict[str, typing.Any]) -> None:
         """Has a result afterwards, unless the round is over or the job is being stopped."""
-        ranks = self._sharers(place)
-        with _evaluating(self._model, self._averaging.model):
-            share = self._measure(ranks, dataset, batch_size, measure, loader)
-        result = None
+        ranks, share, result = self._sharers(place), None, None
+        if self._job.rank in ranks:
+            with _evaluating(self._model, self._averaging.model):
+                share = self._measure(ranks, dataset, batch_size, measure, loader)
         if self._round is None:
             result = None if share is None else _mean([share])
         else:
@@ -172,12 +173,13 @@ class Evaluations:
             self._job.has_evaluated(result)
 
     def _sharers(self, place: Place) -> list[int]:
-        """The ranks that come to this evaluation in the round."""
+        """The ranks that share this evaluation in the round."""
         if self._round is None:
             return [0]
         size = self._round.world // self._round.group_size
         is_missed = not place.is_outside and place.step <= self._began_at  # by those that did not take this step
-        groups = self._inside if is_missed else range(self._round.group_size)
+        own = self._round.group_rank  # alone, where the framework of a rank that starts evaluates before its first step
+        groups = self._inside or [own] if is_missed else range(self._round.group_size)
         return [group * size + rank for group in groups for rank in range(size)]
 
     def _measure(self, ranks: list[int], dataset: torch.utils.data.Dataset[typing.Any], batch_size: int, measure: Measure,
@@ -205,19 +207,27 @@ class Evaluations:
 
     def _exchange(self, round_: Round, place: Place, ranks: list[int], share: Share | None) -> Metrics | None:
         """The means over all samples. None: this rank leaves. RuntimeError: the round is over."""
+        key = "/".join(map(str, ("evaluation", *place, ranks[0])))
+        keys = {rank: f"{key}/{rank}" for rank in ranks}
+        if round_.rank not in keys:
+            return _result(round_, key)
         if share is None:
             round_.leave()
             return None
-        key = "/".join(map(str, ("evaluation", *place)))
-        keys = {rank: f"{key}/{rank}" for rank in ranks}
         round_.put(keys[round_.rank], json.dumps(share))
         with _patience(lambda: _name_missing(round_, place, keys)):
             if round_.rank == ranks[0]:
                 round_.put(key, json.dumps(_mean([Share(*json.loads(each)) for each in round_.get(*keys.values())])))
-            result: Metrics = json.loads(*round_.get(key))
+            result = _result(round_, key)
         with contextlib.suppress(RuntimeError):  # one that ends its script then may take the store with it
             round_.wait_for_all(f"{key}/known", len(ranks))
         return result
+
+
+def _result(round_: Round, key: str) -> Metrics:
+    """Waits for it. RuntimeError: the round is over."""
+    result: Metrics = json.loads(*round_.get(key))
+    return result
 
 
 @contextlib.contextmanager

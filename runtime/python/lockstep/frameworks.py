@@ -15,6 +15,19 @@ _KEPT = ("num_workers", "pin_memory", "timeout", "worker_init_fn", "multiprocess
 _ORDERS = {"RandomSampler": True, "SeedableRandomSampler": True, "SequentialSampler": False}
 
 
+def arguments_of(loader: torch.utils.data.DataLoader[typing.Any]) -> dict[str, typing.Any]:
+    """For a DataLoader that reads other batches in the same manner."""
+    return {name: getattr(loader, name) for name in _KEPT}
+
+
+def reads_each_sample_once(loader: torch.utils.data.DataLoader[typing.Any]) -> bool:
+    return not isinstance(loader.dataset, torch.utils.data.IterableDataset) and _sampler(loader) in _ORDERS
+
+
+def _sampler(loader: torch.utils.data.DataLoader[typing.Any]) -> str:
+    return type(getattr(loader.batch_sampler, "sampler", None)).__name__
+
+
 class CollateMicroBatches:
     """For a DataLoader whose batches are lists of micro-batches: each is collated alone, as the framework would have it."""
 
@@ -30,19 +43,20 @@ class ShareLoader:
 
     def __init__(self, loader: torch.utils.data.DataLoader[typing.Any], *, global_batch_size: int, micro_batch_size: int, seed: int, drop_last: bool) -> None:
         self._samples = size_of(loader.dataset)
-        sampler = type(getattr(loader.batch_sampler, "sampler", None)).__name__
+        sampler = _sampler(loader)
         if sampler not in _ORDERS:
             raise LockstepError(f"the order of a {sampler} cannot be divided among ranks: only that of {' and '.join(_ORDERS)} can")
         self.dataset, self._micro_batch_size = loader.dataset, micro_batch_size
         self._order: dict[str, typing.Any] = {
             "global_batch_size": global_batch_size, "seed": seed, "shuffle": _ORDERS[sampler], "drop_last": drop_last}
-        self._arguments = {name: getattr(loader, name) for name in _KEPT}
+        self._arguments = arguments_of(loader)
         self._arguments["collate_fn"] = CollateMicroBatches(loader.collate_fn, micro_batch_size)
         self._steps_per_epoch = SamplePlan(self._samples, **self._order).steps_per_epoch
         self._job: Job | None = None
 
     def begin(self, job: Job, steps: int) -> None:
         self._job = job
+        job.evaluations.by_framework = True
         self._batches = iter(job.batches(self.dataset, steps=steps, **self._order, **self._arguments))
 
     def expect_same(self, order: dict[str, typing.Any]) -> None:

@@ -87,10 +87,9 @@ class Job:
         self.progress = Progress()
         self._averaging = averaging(self, model, state)
         self._pod, self._device = this_pod(), next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
-        self._evaluations = Evaluations(self, self._averaging, model, self._pod)
-        self.in_loop = self._evaluations.in_loop  # for Batches
+        self.evaluations = Evaluations(self, self._averaging, model, self._pod)
         self._state = State([model, *state, *self._averaging.state], self._device, step if step > 0 else INCOMPLETE, self._pod.mesh,
-                            {"evaluations": self._evaluations})
+                            {"evaluations": self.evaluations})
         self._saved_state: SavedState | None = None
         if checkpoints is not None:
             from lockstep.saved_state import SavedState  # DCP takes a while to import
@@ -178,7 +177,7 @@ class Job:
         0.91
         """
         # After the newest loop; a rank that joins may be at an earlier one.
-        return self._evaluations.evaluate(min(self.finished_steps, self._loop_begin), self._batch is not None, dataset, batch_size, measure, loader)
+        return self.evaluations.evaluate(min(self.finished_steps, self._loop_begin), self._batch is not None, dataset, batch_size, measure, loader)
 
     def save(self) -> None:
         """Copies the state into memory, for which training waits, and stores it in the folder of `join` while training continues.
@@ -252,10 +251,10 @@ class Job:
         self._leaves = False
         control.attach(round_)
         round_.connect(listener)
-        source, rows = self._state.synchronise(round_, None if self._saved_state is None else self._load, self._evaluations.facts)
+        source, rows = self._state.synchronise(round_, None if self._saved_state is None else self._load, self.evaluations.facts)
         self.rank, self.world, self.round = round_.rank, round_.world, round_.number
         os.environ.update(RANK=str(round_.rank), WORLD_SIZE=str(round_.world), LOCKSTEP_ROUND=str(round_.number))
-        self._evaluations.enter_round(round_, rows)
+        self.evaluations.enter_round(round_, rows)
         self._averaging.enter_round(round_)
         self._ledger.enter_round(round_.number, round_.rank)
         self.progress.enter_round(round_.number, self.finished_steps)
@@ -279,7 +278,7 @@ class Job:
         if self._current is None:
             return
         self._averaging.leave_round()
-        self._evaluations.leave_round()
+        self.evaluations.leave_round()
         self._current.drop()  # the destructor of the group closes its connections, for which other ranks wait
         self._current = None
 
@@ -303,7 +302,7 @@ class Job:
     def begins(self, step: Step) -> None:
         step.number, step.batch, self._batch = self.finished_steps, self._batch, None
         self._averaging.begin(step)
-        self._evaluations.have_places = step.batch is not None
+        self.evaluations.have_places = step.batch is not None
         if step.batch is not None:
             self._ledger.contribute(step.number, step.batch.ids)
 

@@ -23,11 +23,12 @@ import accelerate  # type: ignore[import-untyped]
 import torch
 import transformers
 from transformers.trainer_callback import ExportableState
+from transformers.trainer_utils import EvalLoopOutput
 
 from lockstep.batches import Batch
 from lockstep.control import SOCKET
 from lockstep.errors import LockstepError
-from lockstep.frameworks import Schedule, ShareLoader, does_nothing, without_sync
+from lockstep.frameworks import Schedule, ShareLoader, arguments_of, does_nothing, reads_each_sample_once, without_sync
 from lockstep.job import Job, join
 from lockstep.step import Step
 
@@ -214,6 +215,28 @@ class _ElasticTrainer(transformers.Trainer):
         for micro_batch in batch.data:
             of_this_rank += super().floating_point_ops(micro_batch)
         return round(of_this_rank / batch.weight) if batch.weight > 0 else 0
+
+    def evaluation_loop(self, dataloader: torch.utils.data.DataLoader[typing.Any], description: str, prediction_loss_only: bool | None = None,
+                        ignore_keys: list[str] | None = None, metric_key_prefix: str = "eval") -> EvalLoopOutput:
+        """Divided among the ranks where only the loss is wanted, of which means are enough. For other metrics each rank needs all predictions."""
+        job = self.job
+        if job is None or not self.is_in_train or not prediction_loss_only or not reads_each_sample_once(dataloader):
+            return super().evaluation_loop(dataloader, description, prediction_loss_only, ignore_keys, metric_key_prefix)
+        model = self.model
+        assert model is not None
+        self.callback_handler.eval_dataloader = dataloader
+        if callable(getattr(self.optimizer, "eval", None)):  # as Trainer does it, for optimizers without a schedule
+            self.optimizer.eval()  # type: ignore[union-attr]
+
+        def measure(batch: Batch) -> dict[str, typing.Any]:
+            loss, _, _ = self.prediction_step(model, batch.data, True, ignore_keys)
+            self.control = self.callback_handler.on_prediction_step(self.args, self.state, self.control)
+            return {"has no labels": 1.0} if loss is None else {"loss": loss}
+
+        found = job.evaluate(dataloader.dataset, self.args.eval_batch_size, measure, collate_fn=dataloader.collate_fn, **arguments_of(dataloader))
+        self._take_rank(job)
+        metrics = {f"{metric_key_prefix}_loss": found["loss"]} if "loss" in found else {}
+        return EvalLoopOutput(predictions=None, label_ids=None, metrics=metrics, num_samples=len(dataloader.dataset))  # type: ignore[arg-type]
 
     # Without a barrier the others cannot know when the files of rank 0 are complete, and Trainer would let each single process write them.
 

@@ -107,6 +107,24 @@ def test_one_that_leaves_keeps_nobody_waiting(ranks, enter):
             waits.result()
 
 
+def test_a_rank_that_has_missed_the_step_waits_for_the_result(ranks, enter):
+    """As under a framework, whose loop comes to that evaluation nevertheless."""
+    ranks[1]._is_under_way = True
+    rounds = enter(ranks, steps=[4, 4])
+    with concurrent.futures.ThreadPoolExecutor() as threads:
+        waits = threads.submit(ranks[0]._exchange, rounds[0], LOOP, ranks[0]._sharers(LOOP), None)
+        assert ranks[1]._exchange(rounds[1], LOOP, ranks[1]._sharers(LOOP), Share(4, 4, {"loss": 1.0})) == {"loss": 0.25}
+        assert waits.result() == {"loss": 0.25}
+
+
+def test_ranks_that_evaluate_before_their_first_step_wait_for_nobody(ranks, enter):
+    rounds = enter(ranks, steps=[0, 0])
+    for rank, (each, round_) in enumerate(zip(ranks, rounds)):
+        place = Place(0, False, 0)
+        assert each._sharers(place) == [rank]
+        assert each._exchange(round_, place, [rank], Share(2, 2, {"loss": rank})) == {"loss": rank / 2}
+
+
 def test_a_rank_that_does_not_come_is_named(ranks, enter, monkeypatch):
     monkeypatch.setattr(evaluation, "_PATIENCE_SECONDS", 0.01)
     has_named = threading.Event()

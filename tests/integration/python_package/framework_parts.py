@@ -15,11 +15,11 @@ MICRO, BATCH, SAMPLES = 4, 8, 20
 STEPS = 6  # two epochs
 
 
-def trainer(folder, data=None, **arguments):
+def trainer(folder, data=None, evaluated=None, **arguments):
     model = transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=31, n_positions=16, n_embd=8, n_layer=1, n_head=2, bos_token_id=0, eos_token_id=0))
     return transformers.Trainer(model, transformers.TrainingArguments(**{
         "output_dir": str(folder), "num_train_epochs": 2, "per_device_train_batch_size": MICRO, "use_cpu": True, "report_to": "none", "disable_tqdm": True,
-        "save_strategy": "no", **arguments}), train_dataset=data or Counting(SAMPLES))
+        "save_strategy": "no", **arguments}), train_dataset=data or Counting(SAMPLES), eval_dataset=evaluated)
 
 
 def updates_of(optimizer):
@@ -58,13 +58,14 @@ def test_trainer_repeats_a_step_or_skips_what_another_rank_has_finished(tmp_path
         def compute_loss(self, *args, **kwargs):
             fails(self.job)
             return super().compute_loss(*args, **kwargs)
-    mine = trainer(tmp_path)
+    mine = trainer(tmp_path, evaluated=Counting(5), eval_strategy="steps", eval_steps=1)
     mine.__class__ = Mine
     lockstep.transformers.attach(mine, global_batch_size=BATCH)
     done = mine.train()
     made = STEPS - 1 if elsewhere else STEPS
     assert (done.global_step, mine.job.finished_steps) == (STEPS, STEPS)
     assert mine.lr_scheduler.last_epoch == made and updates_of(mine.optimizer) == {made}
+    assert [each["step"] for each in mine.state.log_history if "eval_loss" in each] == list(range(1, STEPS + 1))
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
@@ -90,6 +91,25 @@ def test_lightning_repeats_a_step_or_skips_what_another_rank_has_finished(tmp_pa
 def points(**options):
     data = torch.utils.data.TensorDataset(torch.rand(SAMPLES, 32), torch.randint(2, (SAMPLES,)))
     return torch.utils.data.DataLoader(data, **{"batch_size": MICRO, "shuffle": True, **options})
+
+
+def test_the_trainers_evaluations_are_divided_if_only_the_loss_is_wanted(tmp_path, monkeypatch):
+    def evaluations(**options):
+        mine = trainer(tmp_path, evaluated={"some": Counting(5), "more": Counting(6)}, eval_strategy="epoch", eval_on_start=True,
+                       per_device_eval_batch_size=2)
+        vars(mine).update(options)
+        lockstep.transformers.attach(mine, global_batch_size=BATCH)
+        shared = []
+        evaluate = lockstep.Job.evaluate
+        monkeypatch.setattr(lockstep.Job, "evaluate", lambda *args, **loader: shared.append(args) or evaluate(*args, **loader))
+        mine.train()
+        monkeypatch.undo()
+        plain = transformers.Trainer.evaluation_loop(mine, mine.get_eval_dataloader("more"), "Evaluation", True).metrics["eval_loss"]
+        assert mine.state.log_history[-2]["eval_more_loss"] == pytest.approx(plain)
+        return len(shared)
+
+    assert evaluations() == 6  # at the start and after two epochs
+    assert evaluations(compute_metrics=lambda found: {"samples": len(found.predictions)}) == 0
 
 
 class Stream(torch.utils.data.IterableDataset):

@@ -47,7 +47,17 @@ def test_survivors_keep_process_and_state(folder, script):
         wanted = alone(quiet, HERE / script, EPOCHS, environment=ENVIRONMENT)
     for rank in range(RANKS):
         found = final(folder, rank)
-        for name in wanted.keys() - {"pid", "world", "weights"}:
+        for name in wanted.keys() - {"pid", "world", "weights", "evaluated"}:
             expect(found[name] == wanted[name], f"rank {rank}: {name} is {found[name]}, of one process {wanted[name]}")
         apart = max(abs(a - b) for a, b in zip(found["weights"], wanted["weights"]))
         expect(apart < 1e-3, f"rank {rank}: weights differ by {apart} from those of one process")
+    if "evaluated" in wanted:
+        expect_shared_evaluations([final(folder, rank)["evaluated"] for rank in range(RANKS)], wanted["evaluated"])
+
+
+def expect_shared_evaluations(found, of_one):
+    """Each rank has measured its share, and all know the losses of all samples."""
+    for each in found:
+        expect(each["samples"] <= of_one["samples"] / 2, f"a rank of {RANKS} has evaluated {each['samples']} samples, one process {of_one['samples']}")
+        expect(each["losses"] == found[0]["losses"], f"the ranks know different losses: {each['losses']}, {found[0]['losses']}")
+        expect(each["losses"] == pytest.approx(of_one["losses"], rel=0.05), f"the losses are {each['losses']}, of one process {of_one['losses']}")

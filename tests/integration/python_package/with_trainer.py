@@ -21,7 +21,7 @@ class Counting(torch.utils.data.Dataset):
     """Texts of which some have far fewer labels than others, so the tokens of a rank are not in proportion to its samples."""
 
     def __init__(self, size):
-        self.size = size
+        self.size, self.read = size, 0
 
     def __len__(self):
         return self.size
@@ -29,6 +29,7 @@ class Counting(torch.utils.data.Dataset):
     def __getitem__(self, index):
         if index >= self.size:
             raise IndexError
+        self.read += 1
         tokens = torch.arange(index, index + 16) % 31
         return {"input_ids": tokens, "labels": torch.where(torch.arange(16) < 3 + index % 14, tokens, -100)}
 
@@ -49,12 +50,14 @@ def main():
     arguments = transformers.TrainingArguments(
         output_dir=str(folder / "out"), num_train_epochs=epochs, per_device_train_batch_size=4, learning_rate=0.01, warmup_steps=10, logging_steps=10,
         eval_strategy="epoch", save_steps=20, save_total_limit=2, use_cpu=True, disable_tqdm=True, report_to="none", seed=3)
-    trainer = transformers.Trainer(model, arguments, train_dataset=Counting(SAMPLES), eval_dataset=Counting(20), callbacks=[Slowly()])
+    to_evaluate = Counting(20)
+    trainer = transformers.Trainer(model, arguments, train_dataset=Counting(SAMPLES), eval_dataset=to_evaluate, callbacks=[Slowly()])
     lockstep.transformers.attach(trainer, global_batch_size=BATCH)
     done = trainer.train(resume_from_checkpoint=get_last_checkpoint(arguments.output_dir))
     (folder / f"final-{trainer.job.rank}.json").write_text(json.dumps({
         "pid": os.getpid(), "world": trainer.job.world, "steps": trainer.job.finished_steps, "global_step": done.global_step, "epoch": trainer.state.epoch,
         "rate": trainer.lr_scheduler.get_last_lr()[0], "logged": [[each["step"], "eval_loss" in each] for each in trainer.state.log_history],
+        "evaluated": {"samples": to_evaluate.read, "losses": [each["eval_loss"] for each in trainer.state.log_history if "eval_loss" in each]},
         "weights": [value for parameter in model.parameters() for value in parameter.detach().flatten().tolist()]}))
 
 
