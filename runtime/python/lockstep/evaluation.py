@@ -40,7 +40,7 @@ class Place(typing.NamedTuple):
     step: int
     is_outside: bool
     """Of the loops over batches. The body of one is entered by a rank that joins for the steps that come."""
-    count: int
+    number: int
     """Of evaluations before it, after the same step."""
 
 
@@ -134,7 +134,7 @@ class Evaluations:
                                 "job.finished_steps is a multiple of average_every, or after an epoch")
         start = time.monotonic()
         before, here = self._place, (step, not (self._is_in_loop or self.by_framework))
-        self._place = place = Place(*here, before.count + 1 if before is not None and before[:2] == here else 0)
+        self._place = place = Place(*here, before.number + 1 if before is not None and before[:2] == here else 0)
         self._is_under_way, self._measured = True, _Measured()
         try:
             while place not in self._results:  # a round that begins may bring it
