@@ -22,11 +22,9 @@ from torch.distributed.checkpoint.storage import WriteResult
 from lockstep import copies as other_pods
 from lockstep import storing
 from lockstep.errors import LockstepError
-from lockstep.library import library
 from lockstep.memory import Segment, segments
 from lockstep.storage import Folder, storage_at
 
-_SHARE = 1.25  # of the memory that a checkpoint needs, for what torch.save adds and what else the processes take meanwhile
 log = logging.getLogger("lockstep")
 
 
@@ -151,8 +149,7 @@ class _Memory(FileSystem):
 
 def fits(tensor_bytes: int) -> bool:
     """Whether there is memory for a checkpoint of so many bytes."""
-    available: float = library().lockstep_available_memory()
-    return available < 0 or _SHARE * tensor_bytes - _free_segment().allocated() < available
+    return _free_segment().fits(tensor_bytes)
 
 
 def _free_segment() -> Segment:

@@ -193,8 +193,7 @@ class Job:
         if self._saved_state is None:
             raise LockstepError("save needs a folder: lockstep.join(..., checkpoints=\"/checkpoints\")")
         self._saves_later = self._averaging.open_steps > 0
-        is_another = self._pod.mesh is None and os.environ.get("LOCAL_RANK", "0") != "0"  # of the pod has the same state
-        if self._saves_later or self._saved_step == self.finished_steps or is_another:
+        if self._saves_later or self._saved_step == self.finished_steps or not self._saved_state.saves_here:
             return
         step, start = self.finished_steps, time.monotonic()
         self._saved_state.save(step, stores=self.rank < self._pod.size, on_stored=lambda uri: self._has_stored(step, uri, start))
@@ -340,6 +339,8 @@ class Job:
         self._leaves = final.leaves
         if final.saves and self._control is not None:
             self._control.save_requested = False
+        if self._saved_state is not None:
+            self._saved_state.expect_saves()
         if self._saves_later or final.saves and self._saved_state is not None:
             self.save()
 

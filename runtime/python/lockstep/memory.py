@@ -6,7 +6,8 @@ There are two: one is complete while the other is written. A segment is an anony
     files    one after another, from _BEGIN on
     index    JSON: folder, step, and of each file its place and the CRC-32 of each block
 
-The header is written last. One thread writes a segment; others read it when it is complete.
+The header is written last. One thread writes a segment; others read it when it is complete. The kernel takes longer to give its memory than to copy into
+it, so it is allocated before it is written: on another thread, for which no training waits.
 """
 from __future__ import annotations
 
@@ -22,11 +23,15 @@ import threading
 import typing
 import zlib
 
+from lockstep.library import library
+
 VARIABLE = "LOCKSTEP_CHECKPOINT_MEMORY"
 BLOCK = 1 << 20
 _HEADER = struct.Struct("<QQ")
 _BEGIN = 4096
 _LOOK_SECONDS = 0.02
+_ALLOCATED_AT_ONCE = 64 << 20
+_SHARE = 1.25  # of the memory that a checkpoint needs, for what torch.save adds and what else the processes take meanwhile
 Read = typing.Callable[[int, int], typing.Union[bytes, memoryview]]  # offset, length
 
 
@@ -75,6 +80,19 @@ class Segment:
 
     def allocated(self) -> int:
         return os.fstat(self._file).st_blocks * 512
+
+    def fits(self, length: int) -> bool:
+        """Whether there is memory for a checkpoint of so many bytes."""
+        available: float = library().lockstep_available_memory()
+        return available < 0 or _SHARE * length - self.allocated() < available
+
+    def allocate(self, length: int) -> None:
+        """For a checkpoint of so many bytes, if it fits. A save may begin meanwhile."""
+        if not self.fits(length):
+            return
+        with contextlib.suppress(OSError):  # then the save finds out
+            for begin in range(self.allocated(), length, _ALLOCATED_AT_ONCE):
+                os.posix_fallocate(self._file, begin, min(_ALLOCATED_AT_ONCE, length - begin))
 
     def is_kept_by_a_thread(self) -> bool:
         return self.keeper is not None and self.keeper.is_alive()
@@ -231,3 +249,9 @@ def segments() -> tuple[Segment, ...]:
         logging.getLogger("lockstep").warning("checkpoints in memory do not outlive this process: %s", error)
         files = []
     return tuple(Segment(file) for file in files or [os.memfd_create("lockstep-checkpoint") for _ in range(2)])
+
+
+def allocate_all(length: int) -> None:
+    """For the checkpoints that will be saved, each of so many bytes."""
+    for each in segments():
+        each.allocate(length)

@@ -7,6 +7,7 @@ import inspect
 import io
 import logging
 import os
+import threading
 import typing
 import warnings
 
@@ -19,6 +20,7 @@ from lockstep import storing
 from lockstep.checkpoint_reader import Reader
 from lockstep.checkpoint_writer import Writer, fits
 from lockstep.errors import LockstepError
+from lockstep.memory import allocate_all
 from lockstep.pod import Pod
 from lockstep.state import Form, State, part_of
 
@@ -33,6 +35,9 @@ class SavedState:
     def __init__(self, folder: str | os.PathLike[str], state: State, pod: Pod) -> None:
         self._folder, self._state, self._pod = folder, state, pod
         self._alone = pod.size == 1
+        # Else another rank of the pod has the same state, and saves it.
+        self.saves_here = pod.mesh is not None or os.environ.get("LOCAL_RANK", "0") == "0"
+        self._is_expected = False
 
     def load(self) -> int:
         """The newest checkpoint that is not damaged, in memory or stored. Returns its step; 0: there is none."""
@@ -49,13 +54,24 @@ class SavedState:
             return reader.step
         return 0
 
+    def expect_saves(self) -> None:
+        """After a step, when the optimizer has its state: allocates the memory, once."""
+        if self._is_expected or not self.saves_here:
+            return
+        self._is_expected = True
+        threading.Thread(target=allocate_all, args=(self._bytes(self._state.named()),), name="lockstep-allocation", daemon=True).start()
+
+    @staticmethod
+    def _bytes(named: dict[str, typing.Any]) -> int:
+        return sum(part_of(each).nbytes for each in named.values() if isinstance(each, torch.Tensor))
+
     @property
     def is_storing(self) -> bool:
         return storing.is_busy()
 
     def save(self, step: int, *, stores: bool, on_stored: typing.Callable[[str], None]) -> None:
         named = self._state.named()
-        if not stores and self._pod.any(not fits(sum(part_of(each).nbytes for each in named.values() if isinstance(each, torch.Tensor))))[0]:
+        if not stores and self._pod.any(not fits(self._bytes(named)))[0]:
             log.warning("there is no copy of step %d in the memory of this pod: it does not fit", step)
             return
         writer = Writer(self._folder, step, stores=stores, on_stored=on_stored)

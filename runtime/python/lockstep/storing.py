@@ -20,7 +20,7 @@ import typing
 from torch.distributed.checkpoint.metadata import Metadata
 
 from lockstep.copies import Partners, exchange
-from lockstep.memory import BLOCK, Segment
+from lockstep.memory import BLOCK, Segment, allocate_all
 from lockstep.storage import Storage
 
 LONGEST_WAIT = 300.0
@@ -74,6 +74,7 @@ def begin(save: Save, stores: bool, stores_at_the_end: bool) -> None:
 def _keep(save: Save, stores: bool) -> None:
     try:
         save.segment.complete()
+        allocate_all(save.segment.allocated())  # the next one is saved into the other segment
         if save.partners is not None:
             _copy(save, save.partners)
         if stores:

@@ -14,7 +14,7 @@ import torch.distributed.checkpoint as dcp
 import torch.multiprocessing
 
 import lockstep
-from lockstep import checkpoint, checkpoint_writer, copies, memory, saved_tensor, storage, storing
+from lockstep import checkpoint, copies, memory, saved_tensor, storage, storing
 from lockstep.pod import Pod
 from lockstep.saved_state import SavedState
 from lockstep.state import State
@@ -127,6 +127,26 @@ def test_two_segments_hold_the_newest_and_the_one_before(program, nowhere):
     assert load(nowhere, at_most=1)[0] is None
 
 
+def allocated():
+    return [segment.allocated() for segment in memory.segments()]
+
+
+def test_the_memory_of_the_next_one_is_allocated_before_it_is_saved(program, nowhere):
+    save(nowhere)
+    for segment in memory.segments():
+        if segment.keeper is not None:
+            segment.keeper.join()
+    assert min(allocated()) > LARGE.nbytes
+    program()
+    assert load(nowhere) == (STEP, 1.0, 1.0)
+
+
+def test_nothing_is_allocated_that_does_not_fit(program, monkeypatch):
+    monkeypatch.setattr(memory, "library", lambda: type("Full", (), {"lockstep_available_memory": staticmethod(lambda: 1e6)}))
+    memory.allocate_all(LARGE.nbytes)
+    assert allocated() == [0, 0]
+
+
 def test_it_is_stored_and_readers_of_dcp_read_it(program, tmp_path):
     save(tmp_path)
     until_stored(tmp_path)
@@ -183,7 +203,7 @@ def test_only_the_newest_stay_in_the_folder(program, tmp_path):
 
 
 def test_what_does_not_fit_is_stored_at_once(program, tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(checkpoint_writer, "library", lambda: type("Full", (), {"lockstep_available_memory": staticmethod(lambda: 1000.0)}))
+    monkeypatch.setattr(memory, "library", lambda: type("Full", (), {"lockstep_available_memory": staticmethod(lambda: 1000.0)}))
     save(tmp_path)
     assert (stored_at(tmp_path, STEP) / ".metadata").exists()
     assert "does not fit into the memory" in caplog.text
@@ -191,7 +211,7 @@ def test_what_does_not_fit_is_stored_at_once(program, tmp_path, monkeypatch, cap
 
 
 def test_a_copy_for_this_pod_alone_is_left_out_where_it_does_not_fit(program, tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(checkpoint_writer, "library", lambda: type("Full", (), {"lockstep_available_memory": staticmethod(lambda: 10.0)}))
+    monkeypatch.setattr(memory, "library", lambda: type("Full", (), {"lockstep_available_memory": staticmethod(lambda: 10.0)}))
     SavedState(tmp_path, State([network()], torch.device("cpu")), Pod()).save(STEP, stores=False, on_stored=lambda folder: None)
     assert not list(tmp_path.iterdir()) and "it does not fit" in caplog.text
 
@@ -259,7 +279,7 @@ def test_it_is_stored_in_a_bucket(program, bucket):
 
 
 def test_what_does_not_fit_is_stored_in_a_bucket_at_once(program, bucket, monkeypatch):
-    monkeypatch.setattr(checkpoint_writer, "library", lambda: type("Full", (), {"lockstep_available_memory": staticmethod(lambda: 1000.0)}))
+    monkeypatch.setattr(memory, "library", lambda: type("Full", (), {"lockstep_available_memory": staticmethod(lambda: 1000.0)}))
     folder, uri = bucket
     for step in (10, 20):
         save(uri, float(step), step, keep=1)
@@ -279,7 +299,7 @@ def test_a_bucket_that_is_away_is_waited_for(program, monkeypatch, caplog):
 
 
 def test_a_job_that_cannot_store_at_once_continues(program, nowhere, monkeypatch, caplog):
-    monkeypatch.setattr(checkpoint_writer, "library", lambda: type("Full", (), {"lockstep_available_memory": staticmethod(lambda: 10.0)}))
+    monkeypatch.setattr(memory, "library", lambda: type("Full", (), {"lockstep_available_memory": staticmethod(lambda: 10.0)}))
     assert train(nowhere, 2)[0] == 0
     assert "the checkpoint of step 2 is not stored: " in caplog.text and "Not a directory" in caplog.text
 
@@ -309,7 +329,7 @@ def test_one_is_stored_although_older_ones_cannot_be_removed(program, bucket, mo
         raise OSError("AWS Error NETWORK_CONNECTION")
     monkeypatch.setattr(storage.Bucket, "remove", away)
     if at_once:
-        monkeypatch.setattr(checkpoint_writer, "library", lambda: type("Full", (), {"lockstep_available_memory": staticmethod(lambda: 1000.0)}))
+        monkeypatch.setattr(memory, "library", lambda: type("Full", (), {"lockstep_available_memory": staticmethod(lambda: 1000.0)}))
     stored = []
     save(uri, step=20, keep=1, on_stored=stored.append)
     until_stored(folder, 20)
@@ -360,6 +380,14 @@ def test_a_job_continues_from_its_checkpoint(program, tmp_path, caplog):
     flip(next(stored_at(tmp_path, 4).glob("*.distcp")))
     assert train(tmp_path, 4)[0] == 2
     assert "the checkpoint of step 4 is not used: " in caplog.text and "is damaged: block 0" in caplog.text
+
+
+def test_a_job_allocates_the_memory_after_its_first_step(program, tmp_path):
+    train(tmp_path, 1)
+    for thread in threading.enumerate():
+        if thread.name == "lockstep-allocation":
+            thread.join()
+    assert min(allocated()) > 0
 
 
 def test_mistakes_of_a_job_are_named(program, tmp_path):
