@@ -24,6 +24,10 @@ LOCKSTEP_EXPORT int64_t lockstep_step_size(const lockstep_plan* plan, int64_t st
 LOCKSTEP_EXPORT void lockstep_share(int64_t count, int64_t rank, int64_t world, int64_t* begin, int64_t* end);
 // Bytes that this process may still take, of the machine and of its container; -1: not known.
 LOCKSTEP_EXPORT double lockstep_available_memory();
+// Of gs://… and abfs://…: account, credentials and endpoint as JSON, from the URI and the environment
+// (runtime/storage/gcs_settings.h, azure_settings.h); {"error": …} says what is wrong with them. Valid until the thread's
+// next call.
+LOCKSTEP_EXPORT const char* lockstep_store_settings(const char* uri);
 // Into `ids`: the end - begin samples at these positions of the step.
 LOCKSTEP_EXPORT void lockstep_sample_ids(const lockstep_plan* plan, int64_t step, int64_t begin, int64_t end,
                                          int64_t* ids);

@@ -26,6 +26,7 @@ def library() -> ctypes.CDLL:
             ("lockstep_step_size", _INT, [plan, _INT]),
             ("lockstep_share", None, [_INT, _INT, _INT, _INTS, _INTS]),
             ("lockstep_available_memory", ctypes.c_double, []),
+            ("lockstep_store_settings", ctypes.c_char_p, [ctypes.c_char_p]),
             ("lockstep_sample_ids", None, [plan, _INT, _INT, _INT, _INTS])):
         function = getattr(found, name)
         function.restype, function.argtypes = result, arguments

@@ -1,7 +1,6 @@
 """Where checkpoints are stored: a folder, or a bucket of S3, Google Cloud Storage or Azure. Both hold `step-N/FILE`, each file complete or absent.
 
-A bucket needs the package `pyarrow`, whose C++ is also what `lockstep-rank` stores with. Credentials come from the environment, as AWS_ACCESS_KEY_ID,
-AWS_SECRET_ACCESS_KEY, AWS_REGION and AWS_ENDPOINT_URL; OSError says what the store has answered.
+A bucket needs the package `pyarrow`, whose C++ is also what `lockstep-rank` stores with. OSError says what the store has answered.
 """
 from __future__ import annotations
 
@@ -26,10 +25,11 @@ PATIENCE = 1800.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 15.0
 _PIECE_BYTES = 64 << 20
 _STEP = "step-"
-# Arrow reports each failure as OSError, so the text is all there is (runtime/storage/s3_client.cc, gcs_client.cc).
-_FINAL = ("ACCESS_DENIED", "NO_SUCH_BUCKET", "INVALID_ACCESS_KEY_ID", "SIGNATURE_DOES_NOT_MATCH", "HTTP status 401", "HTTP status 403", "HTTP status 404",
-          "PERMANENT_REDIRECT", "PERMISSION_DENIED", "UNAUTHENTICATED", "INVALID_ARGUMENT", "SSL peer certificate",
-          "Response checksums mismatch", "DATA_LOSS")
+# Arrow reports each failure as OSError, so the text is all there is (runtime/storage/s3_client.cc, gcs_client.cc, azure_client.cc).
+_DENIED = ("ACCESS_DENIED", "HTTP status 403", "PERMISSION_DENIED", "] 403 ")
+_FINAL = (*_DENIED, "NO_SUCH_BUCKET", "INVALID_ACCESS_KEY_ID", "SIGNATURE_DOES_NOT_MATCH", "HTTP status 401", "HTTP status 404", "PERMANENT_REDIRECT",
+          "UNAUTHENTICATED", "INVALID_ARGUMENT", "SSL peer certificate", "Response checksums mismatch", "DATA_LOSS",
+          "] 400 ", "] 401 ", "] 404 ", "AuthenticationException")
 Blocks = typing.Callable[[], typing.Iterable[bytes]]  # the content of a file from its begin, each time
 Steps = typing.Dict[int, typing.Dict[str, int]]  # step -> name -> bytes
 log = logging.getLogger("lockstep")
@@ -152,20 +152,13 @@ def _sync(folder: pathlib.Path) -> None:
 class Bucket(Storage):
     def __init__(self, uri: str) -> None:
         self.uri = uri.rstrip("/")
-        # Some servers do not understand a checksum that follows the content (runtime/checkpoint/remote_store.cc).
-        if os.environ.get("AWS_ENDPOINT_URL") or os.environ.get("AWS_ENDPOINT_URL_S3"):
-            os.environ.setdefault("AWS_REQUEST_CHECKSUM_CALCULATION", "when_required")
         try:
             import pyarrow.fs  # type: ignore[import-untyped]
         except ImportError:
             raise LockstepError(f"{uri}: checkpoints in a bucket need the package pyarrow: pip install pyarrow") from None
+        from lockstep import object_store
         self._arrow = pyarrow.fs
-        region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")  # else the store is asked for it
-        located = f"{self.uri}?region={region}" if region and uri.startswith("s3://") else self.uri
-        try:
-            self._store, path = self._insistently(self.uri, lambda: pyarrow.fs.FileSystem.from_uri(located))
-        except ValueError as error:
-            raise LockstepError(f"{uri}: {error}; write s3://bucket/run, gs://bucket/run, abfs://container@account.dfs.core.windows.net/run or a folder") from None
+        self._store, path = self._insistently(self.uri, lambda: object_store.connect(self.uri))
         self.path = pathlib.PurePosixPath(path)
 
     def steps(self) -> Steps:
@@ -176,13 +169,19 @@ class Bucket(Storage):
             self._expect_bucket()
         for each in listed:
             step = pathlib.PurePosixPath(each.path).parent.name
-            if each.type == self._arrow.FileType.File and step.startswith(_STEP) and step[len(_STEP):].isdigit():
+            is_file = each.type == self._arrow.FileType.File and each.size > 0  # Azure: a writer that is killed leaves an empty one
+            if is_file and step.startswith(_STEP) and step[len(_STEP):].isdigit():
                 found.setdefault(int(step[len(_STEP):]), {})[each.base_name] = each.size
         return found
 
     def _expect_bucket(self) -> None:
         bucket = self.path.parts[0]
-        info = self._insistently(self.uri, lambda: self._store.get_file_info(bucket))
+        try:
+            info = self._insistently(self.uri, lambda: self._store.get_file_info(bucket))
+        except OSError as error:
+            if _is_one_of(_DENIED, error):  # the rights to objects, which are enough, may be without that to look at the bucket
+                return
+            raise
         if info.type == self._arrow.FileType.NotFound:
             raise LockstepError(f"{self.uri}: bucket {bucket} does not exist; create it, or correct the name")
 
@@ -237,7 +236,7 @@ class Bucket(Storage):
             try:
                 return action()
             except OSError as error:
-                if isinstance(error, FileNotFoundError) or any(word in str(error) for word in _FINAL):
+                if isinstance(error, FileNotFoundError) or _is_one_of(_FINAL, error):
                     raise OSError(f"{what}: {error}") from error
                 if pause == _FIRST_PAUSE:
                     log.warning("%s: no answer from the store, which is asked again for %d s: %s", what, PATIENCE, error)
@@ -245,6 +244,10 @@ class Bucket(Storage):
                     raise OSError(f"{what}: no answer from the store within {PATIENCE:g} s: {error}") from error
             time.sleep(pause)
             pause = min(_LONGEST_PAUSE, 2 * pause)
+
+
+def _is_one_of(words: tuple[str, ...], error: OSError) -> bool:
+    return any(word in str(error) for word in words)
 
 
 class _FileSystem(FileSystem):
@@ -259,7 +262,8 @@ class _FileSystem(FileSystem):
             yield stream
 
     def rename(self, path: str | os.PathLike[str], new_path: str | os.PathLike[str]) -> None:
-        self._store.move(str(path), str(new_path))
+        self._store.copy_file(str(path), str(new_path))  # Arrow moves nothing at Azure
+        self._store.delete_file(str(path))
 
     def mkdir(self, path: str | os.PathLike[str]) -> None:
         """A bucket has no folders."""

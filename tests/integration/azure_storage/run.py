@@ -1,111 +1,28 @@
 """Checkpoints and training data at abfs://, in Azurite: what is stored comes back, and what is wrong is named."""
 import base64
-import contextlib
-import hashlib
-import hmac
 import os
 import pathlib
 import random
-import re
 import shutil
 import signal
 import socket
 import subprocess
-import tempfile
-import urllib.parse
-import urllib.request
-import xml.etree.ElementTree
 
 import pytest
 
 import checkpoints
 import ledger
+from azure_server import ACCOUNT, NONE, azure_server, missing, shared_access
 from build_folder import BIN
-from cases import ENDS_WITH_US, expect, until
+from cases import expect
 from local_run import LONGER, Run, expect_complete, manifest, slow_manifest
 
-HERE = pathlib.Path(__file__).resolve().parent
-ACCOUNT = "lockstep"
-KEY = base64.b64encode(b"the key of the account of the tests").decode()
-NONE = {name: "" for name in ("AZURE_STORAGE_CONNECTION_STRING", "AZURE_STORAGE_ACCOUNT", "AZURE_STORAGE_KEY", "AZURE_STORAGE_SAS_TOKEN")}
+pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
 JOB = f"abfs://box@{ACCOUNT}.dfs.core.windows.net/jobs/one"
 
 
-def program():
-    folder = subprocess.run([HERE / "server/install.sh", "--print-bin"], stdout=subprocess.PIPE, text=True, check=True)
-    return pathlib.Path(folder.stdout.strip(), "azurite-blob")
-
-
-pytestmark = pytest.mark.skipif(not os.access(program(), os.X_OK),
-                                reason="no Azurite here: tests/integration/azure_storage/server/install.sh brings it")
-
-
-def shared_access(permissions):
-    """A signature of the account for these permissions, as Azure's tools print it."""
-    fields = {"sv": "2019-12-12", "ss": "b", "srt": "sco", "sp": permissions, "st": "2020-01-01T00:00:00Z", "se": "2100-01-01T00:00:00Z"}
-    signed = "\n".join([ACCOUNT, *(fields[name] for name in ("sp", "ss", "srt", "st", "se")), "", "", fields["sv"], ""])
-    signature = hmac.new(base64.b64decode(KEY), signed.encode(), hashlib.sha256).digest()
-    return urllib.parse.urlencode({**fields, "sig": base64.b64encode(signature).decode()})
-
-
-class Store:
-    """An Azurite with the container "box"."""
-
-    def __init__(self, port):
-        self.endpoint = f"http://127.0.0.1:{port}/{ACCOUNT}"
-
-    def ask(self, method, path, query="", content=None, headers=()):
-        url = f"{self.endpoint}/{path}?{query + '&' if query else ''}{shared_access('rwdlac')}"
-        request = urllib.request.Request(url, data=content, method=method, headers=dict(headers))
-        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request) as answer:
-            return answer.read()
-
-    def upload(self, name, content):
-        self.ask("PUT", f"box/{name}", content=content, headers={"x-ms-blob-type": "BlockBlob"})
-
-    def names(self):
-        listing = xml.etree.ElementTree.fromstring(self.ask("GET", "box", "restype=container&comp=list"))
-        return [name.text for name in listing.iterfind("./Blobs/Blob/Name")]
-
-    def download(self, folder):
-        """The whole container, as files."""
-        shutil.rmtree(folder, ignore_errors=True)
-        for name in self.names():
-            if name.endswith("/"):
-                continue
-            path = pathlib.Path(folder, name)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(self.ask("GET", f"box/{name}"))
-        return pathlib.Path(folder)
-
-    def variables(self, access=f"AccountKey={KEY}", endpoint=None):
-        return {**NONE, "AZURE_STORAGE_CONNECTION_STRING": f"AccountName={ACCOUNT};{access};BlobEndpoint={endpoint or self.endpoint};"}
-
-
-pytestmark = pytest.mark.skipif(not os.access(program(), os.X_OK),
-                                reason="no Azurite here: tests/integration/azure_storage/server/install.sh brings it")
-
-
-@contextlib.contextmanager
-def store():
-    with tempfile.TemporaryDirectory(prefix="lockstep-azure-") as folder:
-        log = pathlib.Path(folder, "log")
-        with open(log, "wb") as output:
-            server = subprocess.Popen(
-                [*ENDS_WITH_US, program(), "--blobHost", "127.0.0.1", "--blobPort", "0", "--location", folder, "--skipApiVersionCheck",
-                 "--disableTelemetry"], stdout=output, stderr=subprocess.STDOUT, env={**os.environ, "AZURITE_ACCOUNTS": f"{ACCOUNT}:{KEY}"})
-        try:
-            port = until("the server listens", lambda: re.search(r"successfully listens on http://127\.0\.0\.1:(\d+)", log.read_text()))
-            found = Store(int(port.group(1)))
-            found.ask("PUT", "box", "restype=container")
-            yield found
-        finally:
-            server.kill()
-            server.wait()
-
-
 def test_resumes_from_a_container(folder):
-    with store() as azure:
+    with azure_server() as azure:
         path = slow_manifest(folder, replicas=2, sections={"checkpoint": {"uri": "abfs://elsewhere/x", "intervalSteps": 20, "keepLast": 2}}, epochs=LONGER)
         with Run(folder, path, azure.variables(), arguments=("--checkpoint-uri", JOB)) as run:
             run.until_step(50)
@@ -137,7 +54,7 @@ def test_resumes_from_a_container(folder):
 
 
 def test_trains_from_a_container(folder):
-    with store() as azure:
+    with azure_server() as azure:
         local = pathlib.Path(folder, "text")
         local.mkdir()
         numbers = random.Random(5)
@@ -162,7 +79,7 @@ def test_trains_from_a_container(folder):
 
 
 def test_names_what_is_wrong(folder):
-    with store() as azure, socket.socket() as held:
+    with azure_server() as azure, socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         deaf = held.getsockname()[1]  # it does not listen, and nobody else can
         wrong = base64.b64encode(b"another key").decode()

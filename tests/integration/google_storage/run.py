@@ -1,16 +1,10 @@
 """Checkpoints and training data at gs://, in fake-gcs-server: what is stored comes back, and what is wrong is named."""
-import contextlib
-import http.server
-import json
 import os
 import pathlib
 import random
 import shutil
 import signal
 import socket
-import subprocess
-import tempfile
-import threading
 import urllib.request
 
 import pytest
@@ -18,31 +12,11 @@ import pytest
 import checkpoints
 import ledger
 from cases import expect
+from google_server import Rejecting, google_server, missing, service_account
 from local_run import LONGER, Run, expect_complete, manifest, slow_manifest
-from servers import listening
 
-HERE = pathlib.Path(__file__).resolve().parent
 JOB = ("--checkpoint-uri", "gs://bucket/jobs/one")
-
-
-def program():
-    folder = subprocess.run([HERE / "server/build.sh", "--print-bin"], stdout=subprocess.PIPE, text=True, check=True)
-    return pathlib.Path(folder.stdout.strip(), "fake-gcs-server")
-
-
-pytestmark = pytest.mark.skipif(not os.access(program(), os.X_OK),
-                                reason="no fake-gcs-server here: tests/integration/google_storage/server/build.sh builds it")
-
-
-@contextlib.contextmanager
-def store():
-    """The folder that is the bucket, to look into, and the store's variables."""
-    with tempfile.TemporaryDirectory(prefix="lockstep-gcs-") as folder:
-        bucket = pathlib.Path(folder, "bucket")
-        bucket.mkdir()
-        with listening(lambda port: [program(), "-scheme", "http", "-host", "127.0.0.1", "-port", port, "-public-host", f"127.0.0.1:{port}",
-                                     "-backend", "filesystem", "-filesystem-root", folder, "-log-level", "error"]) as port:
-            yield bucket, {"STORAGE_EMULATOR_HOST": f"http://127.0.0.1:{port}", "GOOGLE_CREDENTIALS": ""}
+pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
 
 
 def upload(environment, name, content):
@@ -50,43 +24,8 @@ def upload(environment, name, content):
     urllib.request.build_opener(urllib.request.ProxyHandler({})).open(urllib.request.Request(url, data=content, method="POST")).close()
 
 
-class Recorder(http.server.ThreadingHTTPServer):
-    """Refuses every request with `status`, and keeps who asked."""
-
-    def __init__(self, status):
-        self.tokens = []
-        recorder = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def refuse(self):
-                recorder.tokens.append(self.headers.get("Authorization", ""))
-                self.send_response(status)
-                self.send_header("Content-Length", "2")
-                self.end_headers()
-                self.wfile.write(b"{}")
-
-            do_GET = do_POST = do_PUT = do_DELETE = refuse
-
-            def log_message(self, *_):
-                pass
-
-        super().__init__(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.serve_forever, daemon=True).start()
-
-    def url(self):
-        return f"http://127.0.0.1:{self.server_address[1]}"
-
-
-def service_account():
-    """The content of a key file, with a key of its own."""
-    key = subprocess.run(["openssl", "genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048"], capture_output=True, text=True,
-                         check=True).stdout
-    return json.dumps({"type": "service_account", "project_id": "p", "private_key_id": "k", "private_key": key, "client_id": "1",
-                       "client_email": "trainer@p.iam.gserviceaccount.com", "token_uri": "https://oauth2.googleapis.com/token"})
-
-
 def test_resumes_from_a_bucket(folder):
-    with store() as (bucket, environment):
+    with google_server() as (bucket, environment):
         path = slow_manifest(folder, replicas=2, sections={"checkpoint": {"uri": "gs://elsewhere/x", "intervalSteps": 20, "keepLast": 2}}, epochs=LONGER)
         with Run(folder, path, environment, arguments=JOB) as run:
             run.until_step(50)
@@ -108,7 +47,7 @@ def test_resumes_from_a_bucket(folder):
 
 
 def test_trains_from_a_bucket(folder):
-    with store() as (_, environment):
+    with google_server() as (_, environment):
         local = pathlib.Path(folder, "text")
         local.mkdir()
         numbers = random.Random(5)
@@ -132,13 +71,13 @@ def test_trains_from_a_bucket(folder):
 
 
 def test_names_what_is_wrong(folder):
-    refusing = Recorder(403)
-    with store() as (_, environment), socket.socket() as held:
+    rejecting = Rejecting(403)
+    with google_server() as (_, environment), socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         deaf = held.getsockname()[1]  # it does not listen, and nobody else can
         cases = (
             ("gs://absent/x", environment, 'spec.checkpoint.uri: bucket "absent" does not exist'),
-            ("gs://bucket/x", {**environment, "STORAGE_EMULATOR_HOST": refusing.url(), "GOOGLE_CREDENTIALS": service_account()},
+            ("gs://bucket/x", {**environment, "STORAGE_EMULATOR_HOST": rejecting.url(), "GOOGLE_CREDENTIALS": service_account()},
              "spec.checkpoint.uri: gs://bucket/x/"),
             ("gs://bucket/x", {**environment, "STORAGE_EMULATOR_HOST": f"http://127.0.0.1:{deaf}"}, "no answer from the object store"),
             ("gs://bucket/x", {**environment, "GOOGLE_CREDENTIALS": "/etc/key.json"}, "GOOGLE_CREDENTIALS in the Secret named by "),
@@ -149,6 +88,6 @@ def test_names_what_is_wrong(folder):
                 code = run.finish()
                 expect(code == 4 and message in run.output(), f"exit code {code}, not 4 with {message}\n{run.output()[-4000:]}")
             shutil.rmtree(f"{folder}/run", ignore_errors=True)
-    expect(refusing.tokens and all(token.startswith("Bearer ey") for token in refusing.tokens),
-           f"no token signed by the service account: {refusing.tokens}")
+    expect(rejecting.tokens and all(token.startswith("Bearer ey") for token in rejecting.tokens),
+           f"no token signed by the service account: {rejecting.tokens}")
     expect("access denied; check GOOGLE_CREDENTIALS" in pathlib.Path(folder, "output.txt").read_text(), "a refusal is not named")

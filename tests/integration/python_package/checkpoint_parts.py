@@ -1,20 +1,17 @@
 """Checkpoints in memory and in the folder; run.py starts it in an interpreter that has PyTorch."""
 import io
 import os
-import pathlib
-import socket
 import tempfile
 import threading
 
 import pytest
-import s3_server
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 import torch.multiprocessing
 
 import lockstep
-from lockstep import checkpoint, copies, memory, saved_tensor, storage, storing
+from lockstep import checkpoint, copies, memory, saved_tensor, storing
 from lockstep.pod import Pod
 from lockstep.saved_state import SavedState
 from lockstep.state import State
@@ -243,108 +240,10 @@ def test_one_that_could_not_be_stored_is_stored_at_the_end(program, tmp_path, mo
     assert (stored_at(tmp_path, STEP) / ".metadata").exists()
 
 
-@pytest.fixture(autouse=True)
-def new_connections():
-    storage.storage_at.cache_clear()
-
-
-@pytest.fixture
-def bucket(monkeypatch):
-    """(its folder in the server, its URI)"""
-    with s3_server.s3_server() as (folder, port):
-        for name, value in s3_server.environment(f"http://127.0.0.1:{port}").items():
-            monkeypatch.setenv(name, value)
-        yield folder / "run", "s3://bucket/run"
-
-
-def test_it_is_stored_in_a_bucket(program, bucket):
-    folder, uri = bucket
-    found = []
-    for step in (10, 20, 30):
-        save(uri, float(step), step, keep=2, on_stored=found.append)
-        until_stored(folder, step)
-    assert found == [f"{uri}/{stored_at(folder, step).name}" for step in (10, 20, 30)]
-    assert sorted(path.name for path in folder.iterdir()) == [stored_at(folder, step).name for step in (20, 30)]
-    found = state(0.0)
-    dcp.load(found, storage_reader=dcp.FileSystemReader(stored_at(folder, 30)))
-    assert found["rate"] == 30.0
-    memory.segments.cache_clear()
-    os.environ[memory.VARIABLE] = ""
-    assert load(uri) == (30, 30.0, 30.0)
-    assert load(uri, at_most=29) == (20, 20.0, 20.0)
-    file, = stored_at(folder, 30).glob("*.distcp")
-    flip(file)
-    with pytest.raises(dcp.api.CheckpointException, match=f"{uri}/{file.parent.name}/{file.name}: .*checksums mismatch"):  # of the store, which has one, too
-        load(uri)
-
-
-def test_what_does_not_fit_is_stored_in_a_bucket_at_once(program, bucket, monkeypatch):
-    monkeypatch.setattr(memory, "library", lambda: type("Full", (), {"lockstep_available_memory": staticmethod(lambda: 1000.0)}))
-    folder, uri = bucket
-    for step in (10, 20):
-        save(uri, float(step), step, keep=1)
-    assert [path.name for path in folder.iterdir()] == [stored_at(folder, 20).name]
-    assert load(uri) == (20, 20.0, 20.0)
-
-
-def test_a_bucket_that_is_away_is_waited_for(program, monkeypatch, caplog):
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        port = closed.getsockname()[1]
-    for name, value in s3_server.environment(f"http://127.0.0.1:{port}").items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setattr(storage, "PATIENCE", 3.0)
-    with pytest.raises(OSError, match="s3://bucket/run: no answer from the store within 3 s"):
-        load("s3://bucket/run")
-    assert "s3://bucket/run: no answer from the store, which is asked again for 3 s" in caplog.text
-
-
 def test_a_job_that_cannot_store_at_once_continues(program, nowhere, monkeypatch, caplog):
     monkeypatch.setattr(memory, "library", lambda: type("Full", (), {"lockstep_available_memory": staticmethod(lambda: 10.0)}))
     assert train(nowhere, 2)[0] == 0
     assert "the checkpoint of step 2 is not stored: " in caplog.text and "Not a directory" in caplog.text
-
-
-def test_training_continues_when_the_bucket_answers_again(program, bucket, monkeypatch):
-    folder, uri = bucket
-    write, faults = storage.Bucket._write, [OSError("AWS Error NETWORK_CONNECTION"), OSError("AWS Error SLOW_DOWN")]
-
-    def away(self, *arguments):
-        if faults:
-            raise faults.pop()
-        write(self, *arguments)
-    monkeypatch.setattr(storage.Bucket, "_write", away)
-    monkeypatch.setattr(storage, "_FIRST_PAUSE", 0.01)
-    save(uri)
-    until_stored(folder)
-    assert not faults
-
-
-@pytest.mark.parametrize("at_once", [False, True])
-def test_one_is_stored_although_older_ones_cannot_be_removed(program, bucket, monkeypatch, caplog, at_once):
-    folder, uri = bucket
-    save(uri, step=10)
-    until_stored(folder, 10)
-
-    def away(self, *_):
-        raise OSError("AWS Error NETWORK_CONNECTION")
-    monkeypatch.setattr(storage.Bucket, "remove", away)
-    if at_once:
-        monkeypatch.setattr(memory, "library", lambda: type("Full", (), {"lockstep_available_memory": staticmethod(lambda: 1000.0)}))
-    stored = []
-    save(uri, step=20, keep=1, on_stored=stored.append)
-    until_stored(folder, 20)
-    assert stored == [f"{uri}/{stored_at(folder, 20).name}"]
-    assert f"older checkpoints in {uri} are not removed" in caplog.text and "is not stored" not in caplog.text
-
-
-def test_mistakes_in_a_uri_are_named(program, bucket, monkeypatch):
-    with pytest.raises(lockstep.LockstepError, match="ftp://bucket/run: .*; write s3://bucket/run"):
-        checkpoint.Writer("ftp://bucket/run", 1)
-    with pytest.raises(lockstep.LockstepError, match="s3://another/run: bucket another does not exist"):
-        checkpoint.Reader("s3://another/run", no_dist=True)
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
-    with pytest.raises(OSError, match="ACCESS_DENIED|SIGNATURE"):
-        load("s3://bucket/run")
 
 
 def network():

@@ -56,7 +56,7 @@ def expect_complete(run, folder, epochs, wanted=None):
         expect(apart < 1e-3, f"rank {rank}: weights differ by {apart} from those of one process")
 
 
-@pytest.mark.parametrize("parts", ["parts.py", "round_parts.py", "window_parts.py", "checkpoint_parts.py"])
+@pytest.mark.parametrize("parts", ["parts.py", "round_parts.py", "window_parts.py", "checkpoint_parts.py", "bucket_parts.py"])
 def test_parts(folder, parts):
     run_parts(folder, HERE / parts)
 

@@ -57,7 +57,7 @@ MAY_INCLUDE = {
     "runtime/tools/cli": common("base", "command_line", "http", "protocol", "api", "rendezvous")
                          | runtime("tools/convert", *below("launch", "process", "supervisor", "program", "run")),
     # The Python package: in images with any PyTorch, so never LibTorch.
-    "runtime/python": common("base") | runtime("data"),
+    "runtime/python": common("base") | runtime("data", "storage"),
     # kubectl-lockstep: on people's machines; the cluster through kubectl alone.
     "runtime/tools/kubectl_plugin": common("base", "command_line", "api") | runtime("tools/cli"),
     # lockstep-rank: meets its supervisor through runtime/common/protocol only.

@@ -1,0 +1,219 @@
+"""Checkpoints in buckets of S3, Google Cloud Storage and Azure; run.py starts it in an interpreter that has PyTorch."""
+import base64
+import os
+import socket
+
+import azure_server
+import google_server
+import pytest
+import s3_server
+import torch.distributed.checkpoint as dcp
+
+import lockstep
+from checkpoint_parts import STEP, flip, load, program, save, settle, state, stored_at, until_stored  # program: a fixture
+from lockstep import checkpoint, memory, object_store, storage
+
+pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+
+
+@pytest.fixture(autouse=True)
+def new_connections():
+    storage.storage_at.cache_clear()
+
+
+@pytest.fixture
+def bucket(monkeypatch):
+    """(its folder in the server, its URI)"""
+    with s3_server.s3_server() as (folder, port):
+        for name, value in s3_server.environment(f"http://127.0.0.1:{port}").items():
+            monkeypatch.setenv(name, value)
+        yield folder / "run", "s3://bucket/run"
+
+
+def test_it_is_stored_in_a_bucket(program, bucket):
+    folder, uri = bucket
+    found = []
+    for step in (10, 20, 30):
+        save(uri, float(step), step, keep=2, on_stored=found.append)
+        until_stored(folder, step)
+    assert found == [f"{uri}/{stored_at(folder, step).name}" for step in (10, 20, 30)]
+    assert sorted(path.name for path in folder.iterdir()) == [stored_at(folder, step).name for step in (20, 30)]
+    found = state(0.0)
+    dcp.load(found, storage_reader=dcp.FileSystemReader(stored_at(folder, 30)))
+    assert found["rate"] == 30.0
+    memory.segments.cache_clear()
+    os.environ[memory.VARIABLE] = ""
+    assert load(uri) == (30, 30.0, 30.0)
+    assert load(uri, at_most=29) == (20, 20.0, 20.0)
+    file, = stored_at(folder, 30).glob("*.distcp")
+    flip(file)
+    with pytest.raises(dcp.api.CheckpointException, match=f"{uri}/{file.parent.name}/{file.name}: .*checksums mismatch"):  # of the store, which has one, too
+        load(uri)
+
+
+def test_what_does_not_fit_is_stored_in_a_bucket_at_once(program, bucket, monkeypatch):
+    monkeypatch.setattr(memory, "library", lambda: type("Full", (), {"lockstep_available_memory": staticmethod(lambda: 1000.0)}))
+    folder, uri = bucket
+    for step in (10, 20):
+        save(uri, float(step), step, keep=1)
+    assert [path.name for path in folder.iterdir()] == [stored_at(folder, 20).name]
+    assert load(uri) == (20, 20.0, 20.0)
+
+
+def test_a_bucket_that_is_away_is_waited_for(program, monkeypatch, caplog):
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    for name, value in s3_server.environment(f"http://127.0.0.1:{port}").items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(storage, "PATIENCE", 3.0)
+    with pytest.raises(OSError, match="s3://bucket/run: no answer from the store within 3 s"):
+        load("s3://bucket/run")
+    assert "s3://bucket/run: no answer from the store, which is asked again for 3 s" in caplog.text
+
+
+def test_training_continues_when_the_bucket_answers_again(program, bucket, monkeypatch):
+    folder, uri = bucket
+    write, faults = storage.Bucket._write, [OSError("AWS Error NETWORK_CONNECTION"), OSError("AWS Error SLOW_DOWN")]
+
+    def away(self, *arguments):
+        if faults:
+            raise faults.pop()
+        write(self, *arguments)
+    monkeypatch.setattr(storage.Bucket, "_write", away)
+    monkeypatch.setattr(storage, "_FIRST_PAUSE", 0.01)
+    save(uri)
+    until_stored(folder)
+    assert not faults
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_one_is_stored_although_older_ones_cannot_be_removed(program, bucket, monkeypatch, caplog, at_once):
+    folder, uri = bucket
+    save(uri, step=10)
+    until_stored(folder, 10)
+
+    def away(self, *_):
+        raise OSError("AWS Error NETWORK_CONNECTION")
+    monkeypatch.setattr(storage.Bucket, "remove", away)
+    if at_once:
+        monkeypatch.setattr(memory, "library", lambda: type("Full", (), {"lockstep_available_memory": staticmethod(lambda: 1000.0)}))
+    stored = []
+    save(uri, step=20, keep=1, on_stored=stored.append)
+    until_stored(folder, 20)
+    assert stored == [f"{uri}/{stored_at(folder, 20).name}"]
+    assert f"older checkpoints in {uri} are not removed" in caplog.text and "is not stored" not in caplog.text
+
+
+def test_mistakes_in_a_uri_are_named(program, bucket, monkeypatch):
+    with pytest.raises(lockstep.LockstepError, match="ftp://bucket/run: .*; write s3://bucket/run"):
+        checkpoint.Writer("ftp://bucket/run", 1)
+    with pytest.raises(lockstep.LockstepError, match="s3://another/run: bucket another does not exist"):
+        checkpoint.Reader("s3://another/run", no_dist=True)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
+    with pytest.raises(OSError, match="ACCESS_DENIED|SIGNATURE"):
+        load("s3://bucket/run")
+
+
+@pytest.fixture
+def google(monkeypatch):
+    """(its URI, what lists the names of its objects)"""
+    with google_server.google_server() as (bucket, variables):
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        yield "gs://bucket/run", lambda: sorted(str(path.relative_to(bucket)) for path in bucket.rglob("*") if path.is_file())
+
+
+@pytest.fixture
+def azure(monkeypatch):
+    """The same."""
+    with azure_server.azure_server() as container:
+        for name, value in container.variables().items():
+            monkeypatch.setenv(name, value)
+        yield f"abfs://box@{azure_server.ACCOUNT}.dfs.core.windows.net/run", lambda: [name for name in container.names() if not name.endswith("/")]
+
+
+@pytest.mark.parametrize("kind", ["google", "azure"])
+@pytest.mark.parametrize("fits", [True, False])
+def test_it_is_stored_at_google_and_azure(program, request, monkeypatch, kind, fits):
+    uri, names = request.getfixturevalue(kind)
+    if not fits:
+        monkeypatch.setattr(memory, "library", lambda: type("Full", (), {"lockstep_available_memory": staticmethod(lambda: 1000.0)}))
+    found = []
+    for step in (10, 20, 30):
+        save(uri, float(step), step, keep=2, on_stored=found.append)
+        settle()
+    assert found == [f"{uri}/step-{step:012}" for step in (10, 20, 30)]
+    assert {name.split("/")[1] for name in names()} == {f"step-{step:012}" for step in (20, 30)}
+    memory.segments.cache_clear()
+    os.environ[memory.VARIABLE] = ""
+    assert load(uri) == (30, 30.0, 30.0)
+    assert load(uri, at_most=29) == (20, 20.0, 20.0)
+
+
+def test_what_a_killed_writer_has_left_at_azure_is_no_checkpoint(program, azure, monkeypatch):
+    uri, _ = azure
+    save(uri)
+    settle()
+    store = storage.storage_at(uri)
+    with store._store.open_output_stream(str(store.path_of(STEP + 1) / ".metadata")):
+        pass
+    memory.segments.cache_clear()
+    monkeypatch.setenv(memory.VARIABLE, "")
+    assert load(uri) == (STEP, 1.0, 1.0)
+
+
+@pytest.mark.parametrize("variables, uri, message", [
+    ({"GOOGLE_CREDENTIALS": "/etc/key.json"}, "gs://bucket/run", "GOOGLE_CREDENTIALS in the environment: is not JSON"),
+    ({"STORAGE_EMULATOR_HOST": "ftp://here"}, "gs://bucket/run", "STORAGE_EMULATOR_HOST in the environment: .* is no URL"),
+    ({}, "gs://another/run", "gs://another/run: bucket another does not exist"),
+    ({}, "abfs://box/run", "abfs://box/run names no account"),
+    ({"AZURE_STORAGE_KEY": "secret!"}, "abfs://box@lockstep.dfs.core.windows.net/run", "AZURE_STORAGE_KEY in the environment: holds no account key"),
+])
+def test_mistakes_with_google_and_azure_are_named(program, google, monkeypatch, variables, uri, message):
+    for name in azure_server.NONE:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises((lockstep.LockstepError, OSError), match=message):
+        save(uri)
+        checkpoint.Reader(uri, no_dist=True)
+    settle()  # while the server is there
+
+
+def test_a_wrong_key_for_azure_is_named_at_once(program, azure, monkeypatch):
+    uri, _ = azure
+    variable = "AZURE_STORAGE_CONNECTION_STRING"
+    monkeypatch.setenv(variable, os.environ[variable].replace(azure_server.KEY, base64.b64encode(b"another key").decode()))
+    with pytest.raises(OSError, match=f"{uri}: .*403"):
+        load(uri)
+
+
+def test_rights_to_objects_are_enough(program, google, monkeypatch):
+    """The empty bucket itself may be hidden."""
+    uri, _ = google
+    connect = object_store.connect
+
+    class Hiding:
+        def __init__(self, store):
+            self._store = store
+
+        def get_file_info(self, what):
+            if isinstance(what, str) and "/" not in what:
+                raise OSError("google::cloud::Status(PERMISSION_DENIED: storage.buckets.get")
+            return self._store.get_file_info(what)
+
+        def __getattr__(self, name):
+            return getattr(self._store, name)
+    monkeypatch.setattr(object_store, "connect", lambda uri: (Hiding(connect(uri)[0]), connect(uri)[1]))
+    assert checkpoint.Reader(uri, no_dist=True).step is None
+
+
+def test_googles_service_account_signs_for_us(program, monkeypatch):
+    rejecting = google_server.Rejecting(403)
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", rejecting.url())
+    monkeypatch.setenv("GOOGLE_CREDENTIALS", google_server.service_account())
+    monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
+    with pytest.raises(OSError, match="gs://bucket/run: .*403|PERMISSION_DENIED"):
+        load("gs://bucket/run")
+    assert rejecting.tokens and all(token.startswith("Bearer ey") for token in rejecting.tokens)
+    assert "GOOGLE_APPLICATION_CREDENTIALS" not in os.environ
