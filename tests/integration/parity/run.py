@@ -23,7 +23,7 @@ def compare(folder, bound, steps=30, replicas=1, **training):
         expect(run.finish(200) == 0, run.output()[-2000:])
         spec = pathlib.Path(folder, "training.json")
         spec.write_text(json.dumps({key: value for key, value in training.items() if value is not None}))
-        launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={replicas}"] if replicas > 1 else []
+        launcher = ["-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1", f"--nproc-per-node={replicas}"] if replicas > 1 else []
         done = subprocess.run([torch_python.python(), *launcher, pathlib.Path(__file__).with_name("reference.py"), spec,
                                f"{folder}/checkpoints", run.ledger], capture_output=True, text=True, timeout=LIMIT)
     expect(done.returncode == 0, done.stdout + done.stderr)

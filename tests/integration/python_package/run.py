@@ -14,7 +14,10 @@ import zipfile
 
 import pytest
 
+import azure_server
+import google_server
 import ledger
+import s3_server
 import torch_python
 from cases import LIMIT, expect
 from local_run import logged
@@ -56,9 +59,15 @@ def expect_complete(run, folder, epochs, wanted=None):
         expect(apart < 1e-3, f"rank {rank}: weights differ by {apart} from those of one process")
 
 
-@pytest.mark.parametrize("parts", ["parts.py", "round_parts.py", "window_parts.py", "checkpoint_parts.py", "bucket_parts.py"])
+@pytest.mark.parametrize("parts", ["parts.py", "round_parts.py", "window_parts.py", "checkpoint_parts.py"])
 def test_parts(folder, parts):
     run_parts(folder, HERE / parts)
+
+
+def test_buckets(folder):
+    if reasons := [server.missing() for server in (s3_server, google_server, azure_server) if server.missing()]:
+        pytest.skip("; ".join(reasons))
+    run_parts(folder, HERE / "bucket_parts.py")
 
 
 def test_its_wheel_works_in_an_empty_folder(folder):
