@@ -1,4 +1,4 @@
-"""The Python package `lockstep`: its parts alone, then scripts that `lockstep run` starts, whose ranks are killed and stopped.
+"""Scripts that join their job by the Python package, started by `lockstep run`, whose ranks are killed and stopped.
 
 LOCKSTEP_CHAOS_FAULTS=100 makes test_random_faults long; LOCKSTEP_CHAOS_SEED chooses other faults.
 """
@@ -8,24 +8,16 @@ import os
 import pathlib
 import random
 import signal
-import subprocess
 import tempfile
-import zipfile
 
-import pytest
-
-import azure_server
-import google_server
 import ledger
-import s3_server
 import torch_python
-from cases import LIMIT, expect
+from cases import expect
 from local_run import logged
-from package_run import ENVIRONMENT, RANKS, ScriptRun, alone, expect_exactly_once, final, repeated, run_parts, slowly, until_steps
+from package_run import ENVIRONMENT, RANKS, ScriptRun, alone, expect_exactly_once, final, repeated, slowly, until_steps
 from program_run import ProgramRun
 
 HERE = pathlib.Path(__file__).resolve().parent
-ROOT = HERE.parents[2]
 TRAIN = HERE / "train.py"
 SAMPLES, BATCH, STEPS_PER_EPOCH = 2017, 32, 64
 SHORT, LONG = 2, 8  # epochs; LONG: some seconds, and two and a half minutes while FOLDER/slowly exists
@@ -57,30 +49,6 @@ def expect_complete(run, folder, epochs, wanted=None):
         expect((found["steps"], found["rate"]) == (wanted["steps"], wanted["rate"]), f"rank {rank}: {found['steps']} steps, rate {found['rate']}")
         apart = max(abs(a - b) for a, b in zip(found["weights"], wanted["weights"]))
         expect(apart < 1e-3, f"rank {rank}: weights differ by {apart} from those of one process")
-
-
-@pytest.mark.parametrize("parts", ["parts.py", "round_parts.py", "window_parts.py", "checkpoint_parts.py"])
-def test_parts(folder, parts):
-    run_parts(folder, HERE / parts)
-
-
-def test_buckets(folder):
-    if reasons := [server.missing() for server in (s3_server, google_server, azure_server) if server.missing()]:
-        pytest.skip("; ".join(reasons))
-    run_parts(folder, HERE / "bucket_parts.py")
-
-
-def test_its_wheel_works_in_an_empty_folder(folder):
-    """`pip install` without its downloads."""
-    pip = ["/usr/bin/python3", "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([ROOT / "runtime/python/build-wheel", folder], check=True, timeout=LIMIT)
-    wheel, = pathlib.Path(folder).glob("*.whl")
-    version = (ROOT / "VERSION").read_text().strip()
-    # glibc 2.34: that of Ubuntu 22.04, RHEL 9 and Amazon Linux 2023
-    expect(wheel.name == f"lockstep-{version}-py3-none-manylinux_2_34_x86_64.whl", f"{wheel.name}")
-    expect("lockstep/client/source.py" in zipfile.ZipFile(wheel).namelist(), "the client is not in the wheel")
-    subprocess.run([*pip, "install", "--root-user-action=ignore", "--no-deps", "--no-index", "--target", f"{folder}/site", wheel], check=True, timeout=LIMIT)
-    expect(alone(folder, TRAIN, 1, environment={"PYTHONPATH": f"{folder}/site"})["steps"] == STEPS_PER_EPOCH, "not every step was made")
 
 
 def test_three_ranks_train_as_one_process(folder):
