@@ -138,6 +138,24 @@ def test_the_memory_of_the_next_one_is_allocated_before_it_is_saved(program, now
     assert load(nowhere) == (STEP, 1.0, 1.0)
 
 
+def test_what_is_mapped_beyond_the_end_of_a_smaller_one_is_not_touched(program):
+    """It would end the process."""
+    segment = memory.segments()[0]
+    segment.allocate(8 << 20)
+    for step, size in enumerate((6 << 20, 1 << 20, 6 << 20)):
+        own, copy = bytes([step]) * size, bytes([step + 10]) * (4 << 20)
+        segment.begin("folder", step)
+        with segment.create("own") as file:
+            file.write(own)
+        segment.complete()
+        assert segment._map is not None and segment._mapped > 0
+        place = segment.reserve(len(copy), memory.sums_of(lambda offset, length: copy[offset:offset + length], len(copy)))
+        segment.fill(place, 0, memoryview(copy))
+        segment.add({"copy": place})
+        assert (segment.read("own", 0, size), segment.read("copy", 0, len(copy))) == (own, copy)
+        assert segment.damage({"own", "copy"}) is None
+
+
 def test_nothing_is_allocated_that_does_not_fit(program, monkeypatch):
     monkeypatch.setattr(memory, "library", lambda: type("Full", (), {"lockstep_available_memory": staticmethod(lambda: 1e6)}))
     memory.allocate_all(LARGE.nbytes)
