@@ -14,6 +14,7 @@ import urllib.request
 import xml.etree.ElementTree
 
 from cases import ENDS_WITH_US, until
+from servers import built
 
 ACCOUNT = "lockstep"
 KEY = base64.b64encode(b"the key of the account of the tests").decode()
@@ -21,9 +22,7 @@ NONE = {name: "" for name in ("AZURE_STORAGE_CONNECTION_STRING", "AZURE_STORAGE_
 
 
 def program():
-    install = pathlib.Path(__file__).resolve().parents[1] / "integration/azure_storage/server/install.sh"
-    folder = subprocess.run([install, "--print-bin"], stdout=subprocess.PIPE, text=True, check=True)
-    return pathlib.Path(folder.stdout.strip(), "azurite-blob")
+    return built("integration/azure_storage/server/install.sh", "azurite-blob")
 
 
 def missing():

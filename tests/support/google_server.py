@@ -9,13 +9,11 @@ import subprocess
 import tempfile
 import threading
 
-from servers import listening
+from servers import built, listening
 
 
 def program():
-    build = pathlib.Path(__file__).resolve().parents[1] / "integration/google_storage/server/build.sh"
-    folder = subprocess.run([build, "--print-bin"], stdout=subprocess.PIPE, text=True, check=True)
-    return pathlib.Path(folder.stdout.strip(), "fake-gcs-server")
+    return built("integration/google_storage/server/build.sh", "fake-gcs-server")
 
 
 def missing():

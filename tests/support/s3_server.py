@@ -2,18 +2,15 @@
 import contextlib
 import os
 import pathlib
-import subprocess
 import tempfile
 
-from servers import listening
+from servers import built, listening
 
 KEY, SECRET = "lockstep", "a-secret-of-the-test"
 
 
 def program():
-    build = pathlib.Path(__file__).resolve().parents[1] / "cluster/programs/build.sh"
-    folder = subprocess.run([build, "--print-bin"], stdout=subprocess.PIPE, text=True, check=True)
-    return pathlib.Path(folder.stdout.strip(), "versitygw")
+    return built("cluster/programs/build.sh", "versitygw")
 
 
 def missing():

@@ -11,6 +11,12 @@ ATTEMPTS = 5  # another process may take the port before the server does
 LISTENS = "0A"
 
 
+def built(script, name):
+    """The program that this script below tests/ builds or brings."""
+    folder = subprocess.run([pathlib.Path(__file__).resolve().parents[1] / script, "--print-bin"], stdout=subprocess.PIPE, text=True, check=True)
+    return pathlib.Path(folder.stdout.strip(), name)
+
+
 def listens(pid, port):
     """Whether this process does, and not another that got the port."""
     rows = [line.split() for line in pathlib.Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
