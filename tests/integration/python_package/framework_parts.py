@@ -112,6 +112,22 @@ def test_the_trainers_evaluations_are_divided_if_only_the_loss_is_wanted(tmp_pat
     assert evaluations(compute_metrics=lambda found: {"samples": len(found.predictions)}) == 0
 
 
+class WithoutLabels(Counting):
+    def __getitem__(self, index):
+        return {"input_ids": super().__getitem__(index)["input_ids"]}
+
+
+def test_a_divided_evaluation_informs_the_optimizer_and_needs_no_labels(tmp_path):
+    mine = trainer(tmp_path, evaluated=WithoutLabels(5), eval_strategy="epoch")
+    lockstep.transformers.attach(mine, global_batch_size=BATCH)
+    mine.create_optimizer()
+    said = []
+    mine.optimizer.eval, mine.optimizer.train = lambda: said.append("eval"), lambda: None  # as one without a schedule has them
+    mine.train()
+    assert said == ["eval"] * 2
+    assert not any("eval_loss" in each for each in mine.state.log_history)
+
+
 class Stream(torch.utils.data.IterableDataset):
     def __iter__(self):
         return iter([])
