@@ -1,6 +1,5 @@
 """`strategy: async` with real processes: a rank that dies inside a window or stands still, a stop and the way back, and ranks that a slow one does not hold up."""
 import collections
-import contextlib
 import os
 import pathlib
 import signal
@@ -84,8 +83,8 @@ def at_work(pid, done):
     return seen[True] / seen.total()
 
 
-def work_of_rank_0(folder, is_slowed=True, **training):
-    """Its share of the time at work in a whole epoch, in which rank 1 is slowed or not."""
+def work_of_rank_0(folder, **training):
+    """Its share of the time at work in a whole epoch, in which rank 1 is slowed."""
     os.makedirs(folder)
     epochs = 4
     sections = {"checkpoint": {"uri": f"file://{folder}/checkpoints", "intervalSteps": STEPS_PER_EPOCH}}
@@ -93,7 +92,7 @@ def work_of_rank_0(folder, is_slowed=True, **training):
     with Run(folder, path, {"OMP_NUM_THREADS": "1"}) as run:
         run.until_step(0)
         ranks = {rank_of(pid): pid for pid in run.ranks()}
-        with slowed(ranks[1], 4) if is_slowed else contextlib.nullcontext():
+        with slowed(ranks[1], 4):
             # After the first two epochs the ranks know how fast each is.
             run.until_step(2 * STEPS_PER_EPOCH - 1)
             share = at_work(ranks[0], lambda: ledger.newest_commit(run.ledger) >= 3 * STEPS_PER_EPOCH - 1)
@@ -102,11 +101,10 @@ def work_of_rank_0(folder, is_slowed=True, **training):
 
 
 def test_a_slow_rank_does_not_hold_the_others(folder):
-    # A rate would depend on what else the machine does: a process that is stopped leaves its processor to the other one.
-    claims = {"strategy": "async", "sync": {"staleness": 1024}}
+    # A rate would depend on what else the machine does: a process that is stopped leaves its processor to the other one. For the same
+    # reason what is compared is the time in which it waits: on a busy machine work that stands in line takes longer with both.
     with_ddp = work_of_rank_0(f"{folder}/ddp")
-    with_claims = work_of_rank_0(f"{folder}/async", **claims)
-    unslowed = work_of_rank_0(f"{folder}/unslowed", is_slowed=False, **claims)
-    print(f"     rank 1 slowed 4 times: rank 0 is at work for {with_claims:.2f} of the time with async, which is {with_claims / unslowed:.2f} "
-          f"of what it is where nobody is slowed, and for {with_ddp:.2f} with ddp")
-    expect(with_claims >= 0.6 and with_claims >= 2 * with_ddp, f"at work for {with_claims:.2f} with async and {with_ddp:.2f} with ddp")
+    with_claims = work_of_rank_0(f"{folder}/async", strategy="async", sync={"staleness": 1024})
+    figures = f"rank 1 slowed 4 times: rank 0 is at work for {with_claims:.2f} of the time with async and for {with_ddp:.2f} with ddp"
+    print(f"     {figures}")
+    expect(with_claims >= 0.6 and 1 - with_claims <= (1 - with_ddp) / 2, figures)
