@@ -228,7 +228,7 @@ class Job:
             if not value and over:
                 raise AssertionError(f"the job failed before: {what}\n{self.describe()}")
             return value
-        return until(what, reached, poll=0.2, details=self.describe)
+        return until(what, reached, details=self.describe)
 
     def until_condition(self, kind):
         def reached():

@@ -15,16 +15,22 @@ def expect(condition, message):
         raise AssertionError(message)
 
 
-def until(what, condition, limit=LIMIT, poll=0.1, details=lambda: ""):
-    """Waits for a condition and returns its first true value."""
-    end = time.monotonic() + limit
+def until(what, condition, limit=LIMIT, poll=None, details=lambda: ""):
+    """Waits for a condition and returns its first true value. `poll`: seconds between two looks, where it matters when it is seen."""
+    begin = time.monotonic()
     while True:
         value = condition()
         if value:
             return value
-        if time.monotonic() > end:
+        waited = time.monotonic() - begin
+        if waited > limit:
             raise AssertionError(f"not within {limit} s: {what}\n{details()}")
-        time.sleep(poll)
+        time.sleep(poll or growing_pause(waited))
+
+
+def growing_pause(waited, least=0.1, most=0.5):
+    """Seconds until the next look: the longer it takes, the less a look too late costs compared with all the looks."""
+    return min(most, max(least, waited / 50))
 
 
 def at_once(subtests, cases, count=6):

@@ -1,4 +1,5 @@
 """A `lockstep run` of real processes for tests: its manifest, its workers and ranks, its sample ledger."""
+import collections
 import contextlib
 import json
 import os
@@ -13,7 +14,7 @@ import ledger
 import processes
 import slow_mlp
 from build_folder import BIN
-from cases import ENDS_WITH_US, LIMIT, expect
+from cases import ENDS_WITH_US, LIMIT, expect, growing_pause
 
 SAMPLES, BATCH, EPOCHS = 2017, 32, 4  # in the last step of an epoch one sample: most ranks have nothing to do
 # Epochs of a job that something is done to: seconds while its steps wait, so that it is not complete before the test gets its turn.
@@ -53,27 +54,33 @@ def slow_manifest(folder, replicas=3, milliseconds=10, hidden=(64,), **more):
 PROCESS_IDS = int(pathlib.Path("/proc/sys/kernel/pid_max").read_text())
 
 
-def children(pid):
-    """(pid, program name) of the direct children, in the order of their start: process ids begin again after the greatest."""
+def by_parent():
+    """Process id -> [(start, process id)] of its direct children."""
+    found = collections.defaultdict(list)
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        with contextlib.suppress(OSError), open(f"/proc/{entry}/stat", encoding="utf-8", errors="replace") as stat:
+            fields = stat.read().rpartition(")")[2].split()
+            found[int(fields[1])].append((int(fields[19]), int(entry)))
+    return found
+
+
+def children(pid, among=None):
+    """(pid, program name) of the direct children, in the order of their start: process ids begin again after the greatest. `among`: by_parent, for
+    those who ask for several."""
     found = []
-    for entry in pathlib.Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            stat = (entry / "stat").read_text()
-            arguments = (entry / "cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        fields = stat.rpartition(")")[2].split()
-        if int(fields[1]) == pid:
-            child, started = int(entry.name), int(fields[19])
-            found.append((started, (child - pid) % PROCESS_IDS, child, os.path.basename(arguments[0].decode())))
-    return [(child, name) for _, _, child, name in sorted(found)]
+    for _, child in sorted((among or by_parent())[pid], key=lambda each: (each[0], (each[1] - pid) % PROCESS_IDS)):
+        with contextlib.suppress(OSError):
+            arguments = pathlib.Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
+            found.append((child, os.path.basename(arguments[0].decode())))
+    return found
 
 
-def programs_of(ranks):
+def programs_of(ranks, among=None):
     """Process ids of the programs that these `lockstep program` run, without interpreters that are parked for the next round."""
-    found = [[pid for pid, _ in children(rank) if not _is_parked(pid)] for rank in ranks]
+    among = among or by_parent()
+    found = [[pid for pid, _ in children(rank, among) if not _is_parked(pid)] for rank in ranks]
     return [pids[0] for pids in found if pids]  # one that has just been started is not named yet
 
 
@@ -108,24 +115,27 @@ class Run:
         self.log.close()
         processes.expect_end("LOCKSTEP_SAMPLE_LEDGER", self.ledger)
 
-    def workers(self):
-        return [pid for pid, name in children(self.process.pid) if name == "lockstep"]
+    def workers(self, among=None):
+        return [pid for pid, name in children(self.process.pid, among) if name == "lockstep"]
 
     def ranks(self):
-        return [pid for worker in self.workers() for pid, name in children(worker) if name == "lockstep-rank"]
+        among = by_parent()
+        return [pid for worker in self.workers(among) for pid, name in children(worker, among) if name == "lockstep-rank"]
 
     def programs(self):
         """Process ids of the commands, below the ranks that run them."""
-        return programs_of([pid for worker in self.workers() for pid, name in children(worker) if name == "lockstep"])
+        among = by_parent()
+        return programs_of([pid for worker in self.workers(among) for pid, name in children(worker, among) if name == "lockstep"], among)
 
     def until(self, what, condition):
-        end = time.monotonic() + LIMIT
-        while time.monotonic() < end:
+        begin = now = time.monotonic()
+        while now < begin + LIMIT:
             if condition():
                 return
             if self.process.poll() is not None:
                 raise AssertionError(f"the run ended with {self.process.returncode} before: {what}\n{self.output()[-4000:]}")
-            time.sleep(0.02)
+            time.sleep(growing_pause(now - begin, least=0.02, most=0.1))
+            now = time.monotonic()
         raise AssertionError(f"not within {LIMIT} s: {what}\n{self.output()[-4000:]}")
 
     def until_step(self, step):

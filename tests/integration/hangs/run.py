@@ -8,7 +8,7 @@ import time
 
 import ledger
 from cases import LIMIT, expect
-from local_run import BATCH, LONGER, SAMPLES, Run, expect_complete, logged, manifest, slow_manifest
+from local_run import BATCH, EPOCHS, LONGER, SAMPLES, Run, expect_complete, logged, manifest, slow_manifest
 
 
 def log_of(run_folder):
@@ -90,13 +90,13 @@ def test_a_rank_writes_its_stack_when_asked(folder):
 def test_a_slow_evaluation_is_no_hang(folder):
     bound = 3
     path = manifest(folder, sections={"healthPolicy": {"stepTimeoutSeconds": bound}},
-                    data={"format": "synthetic", "synthetic": {"samples": SAMPLES, "testSamples": 1_000_000, "shape": [1, 8, 8],
+                    data={"format": "synthetic", "synthetic": {"samples": SAMPLES, "testSamples": 200_000, "shape": [1, 8, 8],
                                                                "classes": 10}},
-                    evaluation={"everyEpochs": 2, "batchSize": 1})
+                    evaluation={"everyEpochs": EPOCHS - 1, "batchSize": 1})
     with Run(folder, path) as run:
         expect_complete(run)
     commits = sorted((r["step"], r["time"]) for r in ledger.read(run.ledger) if r["event"] == "commit")
-    before = 2 * -(-SAMPLES // BATCH)
+    before = (EPOCHS - 1) * -(-SAMPLES // BATCH)
     seconds = min(t for s, t in commits if s == before) - max(t for s, t in commits if s == before - 1)
     expect(seconds > bound, f"the evaluation took {seconds:.1f} s: too quick to show anything")
     expect(not logged(folder, "rank hangs"), f"{logged(folder, 'rank hangs')}")

@@ -13,6 +13,7 @@ import time
 import torch
 
 import lockstep
+from pauses import pause
 from train import BATCH, Digits
 
 EVALUATE_EVERY, STEPS_PER_EPOCH = 20, 64
@@ -55,8 +56,7 @@ def main():
     try:
         for epoch in range(epochs):
             for batch in job.batches(data, BATCH, epochs=1):
-                if (folder / "slowly").exists():
-                    time.sleep(0.2)
+                pause(folder, 0.2, job.finished_steps, epochs * STEPS_PER_EPOCH)
                 with job.step() as step:
                     optimizer.zero_grad()
                     loss_of(job.model(batch.inputs), batch.targets).backward()

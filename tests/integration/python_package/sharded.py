@@ -16,7 +16,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 SCRIPT = HERE / "hsdp.py"
 SAMPLES, BATCH, SAVE_EVERY = 601, 30, 5  # as hsdp.py has them
 PODS, RANKS = 2, 4
-SHORT, LONG = 2, 15  # epochs; LONG: over a minute while FOLDER/slowly exists; its last step saves
+SHORT, LONG = 2, 10  # epochs; LONG: seconds, and many minutes while FOLDER/slowly exists; its last step saves
 
 
 class ShardedRun(ScriptRun):

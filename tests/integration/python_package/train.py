@@ -10,15 +10,16 @@ import json
 import os
 import pathlib
 import sys
-import time
 
 import torch
 
 import lockstep
+from pauses import pause
 
 SAVE_EVERY = 5
 AVERAGE_EVERY = 10
 SAMPLES, BATCH = 2017, 32  # in the last step of an epoch there is one sample, so most ranks have none
+STEPS_PER_EPOCH = -(-SAMPLES // BATCH)
 
 
 class Digits(torch.utils.data.Dataset):
@@ -55,8 +56,7 @@ def main():
     loss_of = torch.nn.CrossEntropyLoss()
     try:
         for batch in job.batches(data, BATCH, epochs=epochs, seed=3):
-            if (folder / "slowly").exists():
-                time.sleep(0.3)  # between the batch and its step, where a round may end, too
+            pause(folder, 0.3, job.finished_steps, epochs * STEPS_PER_EPOCH)  # between the batch and its step, where a round may end, too
             with job.step() as step:
                 optimizer.zero_grad()
                 for micro in step.accumulate(batch, 16):

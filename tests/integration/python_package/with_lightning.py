@@ -6,13 +6,13 @@ import json
 import os
 import pathlib
 import sys
-import time
 
 import lightning
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 
 import lockstep.lightning
+from pauses import pause
 
 SAMPLES, BATCH = 401, 16  # in the last step of an epoch there is one sample, so most ranks have none
 
@@ -35,8 +35,7 @@ class Linear(lightning.LightningModule):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": torch.optim.lr_scheduler.StepLR(optimizer, 10, gamma=0.9), "interval": "step"}}
 
     def on_train_batch_end(self, *_):
-        if pathlib.Path(sys.argv[1], "slowly").exists():
-            time.sleep(0.3)
+        pause(pathlib.Path(sys.argv[1]), 0.3, self.trainer.global_step, self.trainer.estimated_stepping_batches)
 
 
 def points(count):
