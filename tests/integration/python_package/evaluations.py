@@ -97,12 +97,13 @@ def test_survivors_evaluate_again(folder, victim, in_loop):
 
 def test_a_rank_joins_while_the_others_evaluate(folder):
     """And makes the next evaluation with them: there is one after each step."""
-    with ScriptRun(folder, SCRIPT, EPOCHS, 1) as run:
+    epochs = 1
+    with ScriptRun(folder, SCRIPT, epochs, 1) as run:
         number = run.until_joined(RANKS)
         with slowly(folder):
             os.kill(run.programs()[0], signal.SIGKILL)
             run.until_joined(RANKS, after=number)
-        expect_complete(run, folder, every=1)
+        expect_complete(run, folder, epochs, every=1)
 
 
 def ended(folder):
