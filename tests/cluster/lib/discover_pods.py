@@ -6,22 +6,23 @@ TARGETS when the answer changed. It does what the usual relabelling does: runnin
 prometheus.io/scrape: "true", at prometheus.io/port (else their first declared port) and prometheus.io/path (else /metrics);
 pod labels become labels of the series, with namespace, pod and node.
 """
+import http.client
 import json
 import os
 import re
 import ssl
 import sys
 import time
-import urllib.request
+import urllib.parse
 
 ANNOTATION = "prometheus.io/"
 
 
-def client(pki):
+def connect(url, pki):
+    """One connection for all questions: a handshake each second would cost the API server more than the answers."""
     context = ssl.create_default_context(cafile=f"{pki}/ca.crt")
     context.load_cert_chain(f"{pki}/admin.crt", f"{pki}/admin.key")
-    no_proxy = urllib.request.ProxyHandler({})
-    return urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), no_proxy)
+    return http.client.HTTPSConnection(urllib.parse.urlsplit(url).netloc, context=context, timeout=10)
 
 
 def declared_port(pod):
@@ -41,26 +42,30 @@ def target(pod):
     return {"targets": [f"{status['podIP']}:{annotations.get(ANNOTATION + 'port', declared_port(pod))}"], "labels": labels}
 
 
-def targets(api, url):
+def targets(api):
     # version 0: from the API server's memory, no read of etcd
-    with api.open(f"{url}/api/v1/pods?fieldSelector=status.phase%3DRunning&resourceVersion=0", timeout=10) as answer:
-        pods = json.load(answer)["items"]
-    return json.dumps([entry for entry in map(target, pods) if entry], sort_keys=True)
+    api.request("GET", "/api/v1/pods?fieldSelector=status.phase%3DRunning&resourceVersion=0")
+    answer = api.getresponse()
+    text = answer.read()
+    if answer.status != http.HTTPStatus.OK:
+        raise OSError(f"{answer.status} {text[:200]!r}")
+    return json.dumps([entry for entry in map(target, json.loads(text)["items"]) if entry], sort_keys=True)
 
 
 def main():
     url, pki, path = sys.argv[1:]
-    api, written = client(pki), None
+    api, written = connect(url, pki), None
     while True:
         try:
-            found = targets(api, url)
+            found = targets(api)
             if found != written:
                 with open(path + ".new", "w", encoding="utf-8") as file:
                     file.write(found)
                 os.rename(path + ".new", path)
                 written = found
-        except OSError as error:  # the API server may be away for a while
+        except (OSError, http.client.HTTPException) as error:  # the API server may be away for a while
             print(error, flush=True)
+            api.close()  # the next question connects again
         time.sleep(1)
 
 
