@@ -173,6 +173,7 @@ class Job:
         self.job = copy.deepcopy(job)
         self.name = job["metadata"]["name"]
         self.ledger = None
+        self._seen = None  # as the API server had it at the beginning of a look of `until`
 
     def keep_ledger(self):
         """Gives the pods a folder of this machine: the nodes of the test cluster see its files."""
@@ -209,7 +210,7 @@ class Job:
         return self.job["spec"]["training"]["data"].get("synthetic", {}).get("samples", SAMPLES)
 
     def get(self):
-        return ask(f"/apis/lockstep.dev/v1alpha1/namespaces/{self.space}/distributedtrainingjobs/{self.name}")
+        return self._seen or ask(f"/apis/lockstep.dev/v1alpha1/namespaces/{self.space}/distributedtrainingjobs/{self.name}")
 
     def status(self):
         return self.get().get("status", {})
@@ -221,10 +222,14 @@ class Job:
         return next((c for c in self.status().get("conditions", []) if c["type"] == kind), None)
 
     def until(self, what, condition):
-        """Waits for a condition; not for one that can no longer come, because the job has failed."""
+        """Waits for a condition; not for one that can no longer come, because the job has failed. It sees one state of the job in each look."""
         def reached():
-            over = self.condition("Failed")  # asked first: what it waits for may be this very failure
-            value = condition()
+            self._seen = self.get()
+            try:
+                over = self.condition("Failed")  # what it waits for may be this very failure
+                value = condition()
+            finally:
+                self._seen = None
             if not value and over:
                 raise AssertionError(f"the job failed before: {what}\n{self.describe()}")
             return value
