@@ -11,7 +11,9 @@ constexpr double kFewestSeconds = 2;
 
 void SizeMeasurement::Take(const rendezvous::RendezvousView& view) {
   for (const rendezvous::RoundChange& change : view.changes) {
-    if (change.cause.has_value() && failure_.empty()) failure_ = change.reason;
+    // A collective often fails before the death of a rank is observed, and does not say who died.
+    const bool is_known = !change.departures.empty() || view.round > change.round;
+    if (change.cause.has_value() && is_known && failure_.empty()) failure_ = change.reason;
   }
   const rendezvous::MeasuredSteps& measured = view.measured_steps;
   if (view.world_size != world_size_ || measured.steps < kWarmUpSteps) return begin_.reset();

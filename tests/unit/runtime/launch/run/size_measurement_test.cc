@@ -60,10 +60,23 @@ TEST(SizeMeasurement, KeepsTheFirstFailure) {
   view.changes = {{.round = 1, .cause = std::nullopt, .reason = "the job grew"}};
   measurement.Take(view);
   EXPECT_EQ(measurement.failure(), "");
+  view.round = 4;
   view.changes.push_back({.round = 2, .reason = "a rank was killed"});
   view.changes.push_back({.round = 3, .reason = "another one"});
   measurement.Take(view);
   EXPECT_EQ(measurement.failure(), "a rank was killed");
+}
+
+TEST(SizeMeasurement, WaitsUntilItIsKnownWhyARoundBroke) {
+  SizeMeasurement measurement(kMeasuredRanks, 10);
+  rendezvous::RendezvousView view = After(6);
+  view.round = 1;
+  view.changes = {{.round = 1, .reason = "connection closed by peer"}};
+  measurement.Take(view);
+  EXPECT_EQ(measurement.failure(), "");
+  view.changes = {{.round = 1, .reason = "killed by signal 9", .departures = {{.pod = "worker-1"}}}};
+  measurement.Take(view);
+  EXPECT_EQ(measurement.failure(), "killed by signal 9");
 }
 
 }  // namespace
