@@ -12,7 +12,7 @@ constexpr double kFewestSeconds = 2;
 void SizeMeasurement::Take(const rendezvous::RendezvousView& view) {
   for (const rendezvous::RoundChange& change : view.changes) {
     // A collective often fails before the death of a rank is observed, and does not say who died.
-    const bool is_known = !change.departures.empty() || view.round > change.round;
+    const bool is_known = !change.departures.empty() || change.is_repaired;
     if (change.cause.has_value() && is_known && failure_.empty()) failure_ = change.reason;
   }
   const rendezvous::MeasuredSteps& measured = view.measured_steps;

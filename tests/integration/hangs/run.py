@@ -90,7 +90,7 @@ def test_a_rank_writes_its_stack_when_asked(folder):
 def test_a_slow_evaluation_is_no_hang(folder):
     bound = 3
     path = manifest(folder, sections={"healthPolicy": {"stepTimeoutSeconds": bound}},
-                    data={"format": "synthetic", "synthetic": {"samples": SAMPLES, "testSamples": 200_000, "shape": [1, 8, 8],
+                    data={"format": "synthetic", "synthetic": {"samples": SAMPLES, "testSamples": 400_000, "shape": [1, 8, 8],
                                                                "classes": 10}},
                     evaluation={"everyEpochs": EPOCHS - 1, "batchSize": 1})
     with Run(folder, path) as run:

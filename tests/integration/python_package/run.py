@@ -11,7 +11,7 @@ import ledger
 from cases import expect
 from local_run import logged
 from package_run import RANKS, ScriptRun, final, repeated, slowly, until_steps
-from train_run import FAULTS, HERE, LONG, SEED, SHORT, TrainRun, expect_complete, harm
+from train_run import FAULTS, HERE, LONG, RANDOM_EPOCHS, SEED, SHORT, TrainRun, expect_complete, harm
 
 HELD = 15  # seconds: longer than the least bound of a step, 10 s, and the 2 s for an answer
 
@@ -105,14 +105,14 @@ def test_a_rank_that_holds_the_lock_of_the_interpreter_is_no_hang(folder):
 
 def test_random_faults(folder):
     print(f"LOCKSTEP_CHAOS_SEED={SEED}")
-    dice, epochs = random.Random(SEED), LONG * max(1, FAULTS // 4)
-    with TrainRun(folder, epochs) as run:
+    dice = random.Random(SEED)
+    with TrainRun(folder, RANDOM_EPOCHS) as run:
         with slowly(folder):
             number = until_steps(run)
             for _ in range(FAULTS):
                 harm(run, dice)
                 number = until_steps(run, more=dice.randint(1, 5), after=number)
-        expect_complete(run, folder, epochs)
+        expect_complete(run, folder, RANDOM_EPOCHS)
 
 
 def test_ends_in_good_order(folder):

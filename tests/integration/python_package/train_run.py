@@ -11,9 +11,10 @@ from package_run import RANKS, ScriptRun, alone, expect_exactly_once, final
 
 HERE = pathlib.Path(__file__).resolve().parent
 TRAIN = HERE / "train.py"
-SAMPLES, BATCH, STEPS_PER_EPOCH = 2017, 32, 64
+SAMPLES, BATCH, STEPS_PER_EPOCH = 2017, 32, 64  # as train.py has them
 SHORT, LONG = 2, 4  # epochs; LONG: seconds, and many minutes while FOLDER/slowly exists
 FAULTS, SEED = int(os.environ.get("LOCKSTEP_CHAOS_FAULTS", 4)), int(os.environ.get("LOCKSTEP_CHAOS_SEED", 1))
+RANDOM_EPOCHS = LONG * max(1, FAULTS // 4)
 
 
 @functools.cache

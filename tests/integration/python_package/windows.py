@@ -13,7 +13,7 @@ import ledger
 from cases import expect
 from local_run import logged
 from package_run import RANKS, expect_exactly_once, final, slowly, until_steps
-from train_run import BATCH, FAULTS, LONG, SAMPLES, SEED, STEPS_PER_EPOCH, TrainRun, harm
+from train_run import BATCH, FAULTS, LONG, RANDOM_EPOCHS, SAMPLES, SEED, STEPS_PER_EPOCH, TrainRun, harm
 
 AVERAGE_EVERY = 10  # as train.py has it
 
@@ -26,19 +26,19 @@ def quiet_windows():
         return final(folder, 0)["loss"]
 
 
-def expect_windows_complete(run, folder):
+def expect_windows_complete(run, folder, epochs=LONG):
     """The job has ended, each sample counted once, and all ranks had the same weights after each average."""
-    expect_exactly_once(run, SAMPLES, BATCH, LONG)
+    expect_exactly_once(run, SAMPLES, BATCH, epochs)
     ranks = [final(folder, rank) for rank in range(RANKS)]
     for found in ranks:
-        expect(found["steps"] == LONG * STEPS_PER_EPOCH and found["weights"] == ranks[0]["weights"], f"{found['steps']} steps, or other weights")
+        expect(found["steps"] == epochs * STEPS_PER_EPOCH and found["weights"] == ranks[0]["weights"], f"{found['steps']} steps, or other weights")
     digests = {}
     for path in pathlib.Path(folder).glob("averages-*"):
         for number, step, digest in map(str.split, path.read_text().splitlines()):
             digests.setdefault((int(number), int(step)), []).append(digest)
     differ = [average for average, found in digests.items() if len(set(found)) > 1]
     expect(not differ, f"after the averages (round, step) {differ} ranks had different weights")
-    ends = [step for step in range(1, LONG * STEPS_PER_EPOCH + 1) if step % AVERAGE_EVERY == 0 or step % STEPS_PER_EPOCH == 0]
+    ends = [step for step in range(1, epochs * STEPS_PER_EPOCH + 1) if step % AVERAGE_EVERY == 0 or step % STEPS_PER_EPOCH == 0]
     expect(sorted({step for _, step in digests}) == ends, "there was no average at the end of a window")
     expect(max(map(len, digests.values())) == RANKS, "not all ranks have averaged together")
 
@@ -72,10 +72,10 @@ def test_survivors_repeat_the_window_under_way(folder):
 def test_random_faults_in_windows(folder):
     print(f"LOCKSTEP_CHAOS_SEED={SEED}")
     dice = random.Random(SEED)
-    with TrainRun(folder, LONG, "windows") as run:
+    with TrainRun(folder, RANDOM_EPOCHS, "windows") as run:
         with slowly(folder):
             number = until_steps(run)
             for _ in range(FAULTS):
                 harm(run, dice)
                 number = until_steps(run, more=dice.randint(1, AVERAGE_EVERY), after=number)
-        expect_windows_complete(run, folder)
+        expect_windows_complete(run, folder, RANDOM_EPOCHS)
