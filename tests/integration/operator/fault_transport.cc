@@ -23,16 +23,19 @@ std::string PluralOf(const std::string& target) {
   return target.substr(begin, target.find_first_of("/?", begin) - begin);
 }
 
-// Names begin with the job's, which has no dash in it: "job7-worker-0".
-std::string JobOf(const http::Request& request) {
+std::string NameOf(const http::Request& request) {
   const std::string plural = "/" + PluralOf(request.target);
   const std::size_t end = request.target.find(plural) + plural.size();
-  std::string name;
   if (end < request.target.size() && request.target[end] == '/') {
-    name = request.target.substr(end + 1, request.target.find_first_of("/?", end + 1) - end - 1);
-  } else if (const auto body = ParseJson(request.body); body.ok()) {
-    name = StringAt(*body, {"metadata", "name"});
+    return request.target.substr(end + 1, request.target.find_first_of("/?", end + 1) - end - 1);
   }
+  const auto body = ParseJson(request.body);
+  return body.ok() ? StringAt(*body, {"metadata", "name"}) : "";
+}
+
+// Names begin with the job's, which has no dash in it: "job7-worker-0".
+std::string JobOf(const http::Request& request) {
+  const std::string name = NameOf(request);
   return name.substr(0, name.find('-'));
 }
 
@@ -56,10 +59,14 @@ Milliseconds JobWrites::silence() const {
   return std::chrono::duration_cast<Milliseconds>(std::chrono::steady_clock::now() - last);
 }
 
-void WriteLedger::CountAttempt(const std::string& job) {
+void WriteLedger::CountAttempt(const std::string& job, const http::Request& request) {
+  const std::string what =
+      request.method + " " + PluralOf(request.target) + " " + NameOf(request).substr(job.size());
   const std::lock_guard lock(mutex_);
-  ++jobs_[job].attempts;
-  ++jobs_[job].open;
+  JobWrites& writes = jobs_[job];
+  ++writes.attempts;
+  ++writes.attempts_of[what];
+  ++writes.open;
 }
 
 void WriteLedger::CountStrike(const std::string& job) {
@@ -162,7 +169,7 @@ bool FaultTransport::Chance(double probability) {
 
 // Not to be stopped: what is on its way when the process dies arrives, and counts.
 Result<http::Response> FaultTransport::Pass(const std::string& job, const http::Request& request) {
-  ledger_.CountAttempt(job);
+  ledger_.CountAttempt(job, request);
   const SteadyTime begin = std::chrono::steady_clock::now();
   auto response = inner_.Send(request, {});
   ledger_.CountAnswer(job, request, response, begin);

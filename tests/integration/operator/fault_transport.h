@@ -35,6 +35,8 @@ enum class Fault {
 // What the operators did to the API server for one job. Events and leases do not count.
 struct JobWrites {
   int attempts = 0;
+  // The same by verb and object, without the job's name: "POST pods -worker-0" → 2.
+  std::map<std::string, int> attempts_of;
   int strikes = 0;  // faults that struck
   // Objects made and taken away, by kind: "+pods" → 2.
   std::map<std::string, int> changes;
@@ -51,7 +53,7 @@ struct JobWrites {
 class WriteLedger {
  public:
   // Before a write is sent, so that who sees what it did knows of it, and after it.
-  void CountAttempt(const std::string& job);
+  void CountAttempt(const std::string& job, const http::Request& request);
   void CountStrike(const std::string& job);
   void CountAnswer(const std::string& job, const http::Request& request,
                    const Result<http::Response>& response, SteadyTime begin);
