@@ -121,13 +121,14 @@ void ApplyDamages(const Observed& observed, std::vector<api::DamagedCheckpoint>&
     protocol::KeepNewest(damages, api::DamagedCheckpoint{observed.now, damaged.step, damaged.reason});
 }
 
-// The samples of a program are unknown.
+// Only a program that joins says how many samples it takes.
 void ApplyScaling(const Observed& observed, std::vector<api::ScalingRecord>& records) {
-  const auto& training = observed.job.spec.training;
   const rendezvous::MeasuredSteps& measured = observed.rendezvous.measured_steps;
-  if (!training || measured.steps < api::kFewestMeasuredSteps || measured.seconds < kMeasuredSeconds) return;
-  api::ScalingRecord record =
-      api::RecordOf(measured, observed.rendezvous.world_size, training->global_batch_size);
+  if (measured.samples == 0 || measured.steps < api::kFewestMeasuredSteps ||
+      measured.seconds < kMeasuredSeconds) {
+    return;
+  }
+  api::ScalingRecord record = api::RecordOf(measured, observed.rendezvous.world_size);
   record.time = observed.rendezvous.last_progress_time;
   std::erase_if(records, [&](const auto& entry) { return entry.world_size == record.world_size; });
   if (records.size() >= kKeptSizes) {

@@ -18,6 +18,7 @@ from programs import python_program
 
 SCRIPTS = jobs.ROOT / "tests" / "integration" / "python_package"
 SAMPLES, BATCH = 2017, 32  # as train.py has them
+PAUSE = 0.3  # seconds before each step while the file `slowly` exists, and more in the second half
 RANKS, EPOCHS = 3, 8  # 512 steps: seconds, and many minutes while the file `slowly` exists
 
 
@@ -81,6 +82,8 @@ def test_survivors_keep_their_processes():
         slowly.touch()
         first = job.until_ranks(RANKS)
         job.until("step and loss in the status", lambda: {"step", "loss"} <= job.status().get("progress", {}).keys())
+        size, = job.until("its speed in status.scaling", lambda: job.status().get("scaling"))
+        expect(size["worldSize"] == RANKS and 1 < size["samplesPerSecond"] < BATCH / PAUSE, f"a step takes {PAUSE} s and more: {size}")
         before, uids = members(job, first), job.uids()
 
         pod, pid = victim = before[0]  # it serves the store of the round

@@ -119,7 +119,7 @@ YES_OR_NONE = {"mappings": [{"type": "value", "options": {"0": {"text": "none"},
 STATES = {"Created": "super-light-yellow", "Pending": "yellow", "Starting": "light-blue", "Running": "green", "Restarting": "orange",
           "Stalled": "dark-orange", "Suspended": "purple", "Complete": "blue", "Failed": "red"}
 PHASES = {"forward": "light-blue", "backward": "blue", "optimizer": "purple", "data": "yellow", "reduce": "orange", "graph": "dark-blue", "sync": "red",
-          "checkpoint": "green", "evaluate": "light-green"}
+          "checkpoint": "green", "evaluate": "light-green", "script": "super-light-yellow"}
 RECOVERY_LEVELS = {"Membership": "green", "Respawn": "yellow", "ReplacePod": "orange", "Checkpoint": "red"}
 CAUSES = {"UserError": "red", "Infrastructure": "orange", "Preemption": "purple", "Hang": "dark-orange", "Straggler": "yellow",
           "Rendezvous": "blue"}

@@ -37,10 +37,9 @@ Shortfall ExplanationOf(const MeasuredSize& size, const ScalingRecord& smallest)
 
 }  // namespace
 
-ScalingRecord RecordOf(const rendezvous::MeasuredSteps& steps, int world_size, int64_t global_batch_size) {
-  const double samples = static_cast<double>(steps.steps) * static_cast<double>(global_batch_size);
+ScalingRecord RecordOf(const rendezvous::MeasuredSteps& steps, int world_size) {
   return {.world_size = world_size,
-          .samples_per_second = samples / steps.seconds,
+          .samples_per_second = static_cast<double>(steps.samples) / steps.seconds,
           .communication = steps.communication_seconds / steps.seconds,
           .data = steps.data_seconds / steps.seconds,
           .steps = steps.steps,

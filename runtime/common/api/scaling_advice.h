@@ -19,8 +19,7 @@ namespace lockstep::api {
 inline constexpr int64_t kFewestMeasuredSteps = 10;
 
 // Without its time. `steps` is not empty.
-[[nodiscard]] ScalingRecord RecordOf(const rendezvous::MeasuredSteps& steps, int world_size,
-                                     int64_t global_batch_size);
+[[nodiscard]] ScalingRecord RecordOf(const rendezvous::MeasuredSteps& steps, int world_size);
 
 inline constexpr double kGoodEfficiency = 0.8;
 

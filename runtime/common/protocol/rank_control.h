@@ -53,6 +53,7 @@ struct Progress {
   double samples_per_second = 0;      // of the whole world, smoothed
   int64_t steps_total = 0;            // committed by this process
   int64_t samples_total = 0;          // consumed by this rank
+  int64_t global_samples_total = 0;   // consumed by all ranks in these steps; 0: unknown
   int64_t repeated_steps_total = 0;   // aborted and repeated
   int64_t skipped_steps_total = 0;    // committed without an update, because loss or gradient were not finite
   int64_t corrupt_records_total = 0;  // of this rank's samples, in training and in complete evaluations
@@ -258,6 +259,7 @@ void Describe(A& fields, Of<A, Progress>& message) {
   fields.Field("samplesPerSecond", message.samples_per_second);
   fields.Field("stepsTotal", message.steps_total, limits::kCount);
   fields.Field("samplesTotal", message.samples_total, limits::kCount);
+  fields.Field("globalSamplesTotal", message.global_samples_total, limits::kCount);
   fields.Field("repeatedStepsTotal", message.repeated_steps_total, limits::kCount);
   fields.Field("skippedStepsTotal", message.skipped_steps_total, limits::kCount);
   fields.Field("corruptRecordsTotal", message.corrupt_records_total, limits::kCount);

@@ -48,6 +48,7 @@ void Scaling::Take(int64_t round, const protocol::Progress& progress) {
 MeasuredSteps Scaling::MeasuredIn(int64_t round) const {
   if (!begin_.has_value() || newest_.round != round) return {};
   return {.steps = newest_.steps_total - begin_->steps_total,
+          .samples = newest_.global_samples_total - begin_->global_samples_total,
           .seconds = StepSecondsOf(newest_) - StepSecondsOf(*begin_),
           .communication_seconds = SecondsOf(newest_, "reduce") - SecondsOf(*begin_, "reduce"),
           .data_seconds = SecondsOf(newest_, "data") - SecondsOf(*begin_, "data")};

@@ -80,7 +80,8 @@ struct StoreOutage {
 
 // Steps of the running round, as rank 0 spent its time.
 struct MeasuredSteps {
-  int64_t steps = 0;  // 0: none yet
+  int64_t steps = 0;    // 0: none yet
+  int64_t samples = 0;  // of all ranks; 0: unknown
   double seconds = 0;
   double communication_seconds = 0;  // of them, waiting for other ranks
   double data_seconds = 0;           // of them, waiting for samples

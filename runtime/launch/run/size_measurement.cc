@@ -30,6 +30,7 @@ bool SizeMeasurement::IsComplete() const {
 rendezvous::MeasuredSteps SizeMeasurement::measured() const {
   if (!begin_.has_value()) return {};
   return {.steps = newest_.steps - begin_->steps,
+          .samples = newest_.samples - begin_->samples,
           .seconds = newest_.seconds - begin_->seconds,
           .communication_seconds = newest_.communication_seconds - begin_->communication_seconds,
           .data_seconds = newest_.data_seconds - begin_->data_seconds};

@@ -318,7 +318,7 @@ class Job:
         """The optimizer has made its update. False: the round has failed, and the step was taken back."""
         final = self._averaging.finish(step)
         self._averaging.step = None
-        self.progress.spent(**step.seconds)
+        self.progress.step_ended(step.seconds)
         if final is not None:
             self._commits(final)
         elif self._averaging.open_steps > 0:

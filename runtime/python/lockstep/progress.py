@@ -20,8 +20,9 @@ class Progress:
         self.steps_per_epoch = 0
         self.loss = 0.0  # of the newest step or window, over the samples of all ranks
         self._fields: dict[str, typing.Any] = {}
-        self._seconds: dict[str, float] = {}
-        self._steps = self._samples = 0  # of this process
+        self._seconds: dict[str, float] = {}  # in each phase
+        self._last_step: tuple[float, float] | None = None  # in this round: when it ended, and the seconds of all phases until then
+        self._steps = self._samples = self._global_samples = 0  # of this process; the last: of all ranks in its steps
         self.communicated = 0  # bytes that this rank has given to sums
         self.repeated = 0  # steps that were taken back
         self._counts, self._step_seconds = [0] * (len(_BOUNDS) + 1), 0.0
@@ -32,12 +33,24 @@ class Progress:
     def enter_round(self, number: int, step: int) -> None:
         self._fields.update(round=number, step=step, stepsUnderWay=0)
         self._finished_at = 0.0
+        self._last_step = None
         self._sent = 0.0  # the first step of a round is reported at once, not before: it says that the job has recovered
 
     def spent(self, **seconds: float) -> None:
         """In each phase."""
         for phase, spent in seconds.items():
             self._seconds[phase] = self._seconds.get(phase, 0.0) + spent
+
+    def step_begins(self) -> None:
+        """What the script has done since the last step, and no phase contains, is the phase `script`."""
+        if self._last_step:
+            ended_at, spent = self._last_step
+            self.spent(script=max(0.0, time.monotonic() - ended_at - (sum(self._seconds.values()) - spent)))
+
+    def step_ended(self, seconds: dict[str, float]) -> None:
+        """In each phase."""
+        self.spent(**seconds)
+        self._last_step = time.monotonic(), sum(self._seconds.values())
 
     def under_way(self, steps: int) -> None:
         """Steps that are taken, but not final."""
@@ -50,6 +63,7 @@ class Progress:
         self._finished_at = now
         self._steps += final.steps
         self._samples += final.samples
+        self._global_samples += final.global_samples
         self.loss = final.loss
         self._fields.update(step=step, stepsUnderWay=0, learningRate=learning_rate)
 
@@ -72,7 +86,7 @@ class Progress:
         if not self._fields.get("stepsUnderWay"):  # ranks are compared by their times per final step
             self._fields["phaseSeconds"] = dict(self._seconds)
         return {**self._fields, "totalSteps": self.total_steps, "epoch": self.epoch, "loss": self.loss, "samplesPerSecond": self._rate, "stepsTotal": self._steps,
-                "samplesTotal": self._samples, "repeatedStepsTotal": self.repeated}
+                "samplesTotal": self._samples, "globalSamplesTotal": self._global_samples, "repeatedStepsTotal": self.repeated}
 
     def is_due(self) -> bool:
         return time.monotonic() - self._sent >= _REPORT_SECONDS

@@ -60,6 +60,7 @@ class Step:
         return self._job.accumulate(batch, size)
 
     def __enter__(self) -> Step:
+        self._job.progress.step_begins()
         self._since = time.monotonic()
         self._job.begins(self)
         return self

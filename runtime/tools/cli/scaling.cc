@@ -70,8 +70,7 @@ Result<api::ScalingRecord> Measure(const api::TrainingJob& job, int replicas, in
     const std::string code = "a worker ended with code " + std::to_string(end.code);
     return Error{ErrorCode::kInternal, end.reason.empty() ? code : command_line::OneLine(end.reason)};
   }
-  api::ScalingRecord record =
-      api::RecordOf(measurement.measured(), world_size, job.spec.training->global_batch_size);
+  api::ScalingRecord record = api::RecordOf(measurement.measured(), world_size);
   record.time = SystemClock().Now();
   return record;
 }

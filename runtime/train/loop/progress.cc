@@ -77,6 +77,7 @@ void ProgressReporter::Committed(int64_t step, const StepReport& report) {
   progress_.steps_total += report.steps;
   progress_.skipped_steps_total += report.skipped;
   progress_.samples_total += report.local_count;
+  progress_.global_samples_total += report.all.count;
   progress_.corrupt_records_total += report.local_corrupt;
   usage_.step_times.Add(report.steps, seconds);
   usage_.tokens_total += report.local_count * tokens_per_sample_;

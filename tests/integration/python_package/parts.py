@@ -6,6 +6,8 @@ import pytest
 import torch
 
 import lockstep
+from lockstep import progress
+from lockstep.averaging import Final
 from lockstep.state import State
 
 
@@ -178,3 +180,28 @@ def test_micro_batches_weigh_what_they_hold():
         parts = list(step.accumulate(batch, 4))
     assert [len(part.ids) for part in parts] == [4, 4, 2] and sum(part.part for part in parts) == 1
     assert torch.equal(torch.cat([part.inputs for part in parts]), batch.inputs)
+
+
+def test_what_the_script_does_between_two_steps_is_a_phase(monkeypatch):
+    now = 0.0
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    report = progress.Progress()
+    report.enter_round(1, 0)
+    for _ in range(2):
+        now += 2
+        report.spent(data=0.5, evaluate=1)
+        report.step_begins()
+        now += 1
+        report.step_ended({"forward": 0.25, "backward": 0.75})
+    assert report.message()["phaseSeconds"] == {"data": 1, "evaluate": 2, "script": 0.5, "forward": 0.5, "backward": 1.5}
+    report.enter_round(2, 2)
+    now += 60  # until the others are here
+    report.step_begins()
+    assert report.message()["phaseSeconds"]["script"] == 0.5
+
+
+def test_the_samples_of_all_ranks_are_reported():
+    report = progress.Progress()
+    report.finished(1, Final(1, 3, 8, 0.0), 0.1)
+    report.finished(3, Final(2, 5, 16, 0.0), 0.1)
+    assert (report.message()["samplesTotal"], report.message()["globalSamplesTotal"]) == (8, 24)

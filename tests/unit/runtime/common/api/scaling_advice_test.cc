@@ -14,10 +14,10 @@ ScalingRecord Size(int32_t ranks, double samples_per_second, double communicatio
           .time = std::nullopt};
 }
 
-TEST(RecordOf, DividesTheStepsByTheirTime) {
+TEST(RecordOf, DividesTheSamplesByTheirTime) {
   const ScalingRecord record =
-      RecordOf({.steps = 20, .seconds = 40, .communication_seconds = 10, .data_seconds = 4}, 2,
-               /*global_batch_size=*/64);
+      RecordOf({.steps = 20, .samples = 1280, .seconds = 40, .communication_seconds = 10, .data_seconds = 4},
+               /*world_size=*/2);
   EXPECT_EQ(record.world_size, 2);
   EXPECT_DOUBLE_EQ(record.samples_per_second, 32);
   EXPECT_DOUBLE_EQ(record.communication, 0.25);

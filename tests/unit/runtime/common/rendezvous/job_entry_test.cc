@@ -88,8 +88,11 @@ TEST_F(JobEntryTest, TheNewestCheckpointOfAProgramCountsWhateverItsStepAndName) 
 TEST_F(JobEntryTest, MeasuresTheStepsOfTheRunningRoundByTheMemberWithRankZero) {
   for (int64_t steps = 1; steps <= 12; ++steps) {
     const auto seconds = static_cast<double>(steps);
-    const protocol::Progress progress{
-        .round = 1, .step = 41 + steps, .steps_total = steps, .phase_seconds = {{"reduce", seconds}}};
+    const protocol::Progress progress{.round = 1,
+                                      .step = 41 + steps,
+                                      .steps_total = steps,
+                                      .global_samples_total = 32 * steps,
+                                      .phase_seconds = {{"reduce", seconds}}};
     Beat(progress);
     protocol::Progress other = progress;
     other.steps_total *= 100;
@@ -97,7 +100,7 @@ TEST_F(JobEntryTest, MeasuresTheStepsOfTheRunningRoundByTheMemberWithRankZero) {
         {.member = MemberOf(1), .round = 1, .first_rank = 1, .progress = other}, [](auto) {}, now_, outbox_);
   }
   EXPECT_EQ(entry_.View().measured_steps,
-            (MeasuredSteps{.steps = 11, .seconds = 11, .communication_seconds = 11}));
+            (MeasuredSteps{.steps = 11, .samples = 352, .seconds = 11, .communication_seconds = 11}));
   RankDies(1);
   EXPECT_EQ(entry_.View().measured_steps, MeasuredSteps{});
 }

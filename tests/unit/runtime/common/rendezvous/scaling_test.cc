@@ -5,12 +5,13 @@
 namespace lockstep::rendezvous {
 namespace {
 
-// Each step takes 1 s: 0.5 s of forward and backward, 0.3 s of waiting for ranks and 0.2 s for samples.
+// Each step takes 8 samples and 1 s: 0.5 s of forward and backward, 0.3 s of waiting for ranks and 0.2 s for samples.
 protocol::Progress After(int64_t steps, int64_t round = 1) {
   const auto count = static_cast<double>(steps);
   return {.round = round,
           .step = 100 + steps,
           .steps_total = steps,
+          .global_samples_total = 8 * steps,
           .phase_seconds = {{"forward", 0.2 * count},
                             {"backward", 0.3 * count},
                             {"reduce", 0.3 * count},
@@ -20,6 +21,7 @@ protocol::Progress After(int64_t steps, int64_t round = 1) {
 void ExpectSteps(const MeasuredSteps& measured, int64_t steps) {
   const auto count = static_cast<double>(steps);
   EXPECT_EQ(measured.steps, steps);
+  EXPECT_EQ(measured.samples, 8 * steps);
   EXPECT_NEAR(measured.seconds, count, 1e-9);
   EXPECT_NEAR(measured.communication_seconds, 0.3 * count, 1e-9);
   EXPECT_NEAR(measured.data_seconds, 0.2 * count, 1e-9);

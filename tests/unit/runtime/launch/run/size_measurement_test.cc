@@ -7,12 +7,13 @@ namespace {
 
 constexpr int kMeasuredRanks = 2;
 
-// Each step takes 0.25 s, 0.1 s of it waiting for ranks and 0.05 s for samples.
+// Each step takes 32 samples and 0.25 s, 0.1 s of it waiting for ranks and 0.05 s for samples.
 rendezvous::RendezvousView After(int64_t steps, int world_size = kMeasuredRanks) {
   const auto count = static_cast<double>(steps);
   rendezvous::RendezvousView view;
   view.world_size = world_size;
   view.measured_steps = {.steps = steps,
+                         .samples = 32 * steps,
                          .seconds = 0.25 * count,
                          .communication_seconds = 0.1 * count,
                          .data_seconds = 0.05 * count};
@@ -27,6 +28,7 @@ TEST(SizeMeasurement, BeginsAfterAFewSteps) {
   measurement.Take(After(16));
   EXPECT_TRUE(measurement.IsComplete());
   EXPECT_EQ(measurement.measured().steps, 10);
+  EXPECT_EQ(measurement.measured().samples, 320);
   EXPECT_NEAR(measurement.measured().seconds, 2.5, 1e-9);
   EXPECT_NEAR(measurement.measured().communication_seconds, 1, 1e-9);
   EXPECT_NEAR(measurement.measured().data_seconds, 0.5, 1e-9);
