@@ -1,6 +1,7 @@
 #include "operator/reconcile/goodput.h"
 
 #include <algorithm>
+#include <map>
 
 #include "operator/reconcile/progress.h"
 #include "runtime/common/api/conditions.h"
@@ -45,6 +46,13 @@ const api::RestartRecord* RecordOf(const rendezvous::RoundChange& change,
   return found == records.end() ? nullptr : &*found;
 }
 
+// Breaks between two steps: the training stood still from the first of them to the next step.
+struct Standstill {
+  double seconds = 0;
+  double booked = 0;    // of them
+  bool is_new = false;  // its end or a correction
+};
+
 // Seconds without training whose end or correction is new in this pass, minus the seconds that were already
 // counted while they lasted. The rendezvous measures from the break of a round to the next step; the members
 // report breaks that no operator observed. No value: nothing is new.
@@ -52,16 +60,23 @@ std::optional<double> NewStandstillSeconds(const Observed& observed, const api::
                                            const GoodputLedger& ledger) {
   const WallTime booked_until = ledger.booked_until(observed.now);
   const bool was_training = status.goodput->activity == Activity::kTraining;
-  std::optional<double> seconds;
+  std::map<int64_t, Standstill> standstills;  // by the formation that made the next step
   for (const rendezvous::RoundChange& change : observed.rendezvous.changes) {
     if (RecordOf(change, status.restarts) == nullptr) continue;  // a change of size, not a failure
     const api::RestartRecord* before = RecordOf(change, observed.job.status.restarts);
     const double known = before == nullptr ? 0 : before->recovery_seconds.value_or(0);
-    if (change.recovery_seconds <= known + kSameSeconds) continue;
     const auto ended = change.ended || before == nullptr ? change.ended : before->time;
     const bool is_part_booked = known == 0 && !was_training && ended && *ended < booked_until;
     const double booked = is_part_booked ? Seconds(booked_until - *ended).count() : known;
-    seconds = seconds.value_or(0) + std::max(0.0, change.recovery_seconds - booked);
+    Standstill& standstill = standstills[change.recovered_in];
+    standstill.seconds = std::max(standstill.seconds, change.recovery_seconds);
+    standstill.booked = std::max(standstill.booked, booked);
+    standstill.is_new = standstill.is_new || change.recovery_seconds > known + kSameSeconds;
+  }
+  std::optional<double> seconds;
+  for (const auto& [formation, standstill] : standstills) {
+    if (standstill.is_new)
+      seconds = seconds.value_or(0) + std::max(0.0, standstill.seconds - standstill.booked);
   }
   return seconds;
 }

@@ -146,6 +146,7 @@ struct Repair {
   RankFailure failure;            // of a rank of this member; without `ranks`: none of its ranks died
   double unfinished_seconds = 0;  // from the last completed step to the break; this work is lost
   double seconds = 0;  // from the break to the first step of the next formation; 0: this member was not in it
+  int64_t recovered_in = 0;  // the formation that made the next step
 };
 
 constexpr std::size_t kKeptRepairs = 10;  // as many as in status.restarts
@@ -335,6 +336,7 @@ void Describe(A& fields, Of<A, Repair>& message) {
   fields.Field("failure", message.failure);
   fields.Field("unfinishedSeconds", message.unfinished_seconds, limits::kSeconds);
   fields.Field("seconds", message.seconds, limits::kSeconds);
+  fields.Field("recoveredIn", message.recovered_in, limits::kRound);
 }
 template <typename A>
 void Describe(A& fields, Of<A, Heartbeat>& message) {

@@ -404,8 +404,9 @@ void JobEntry::RecordChanges(Moment now) {
 void JobEntry::RecordRecovery(const protocol::Progress& progress, Moment now) {
   for (RoundChange& change : view_.changes) {
     const auto ended = unrecovered_.find(change.round);
-    if (ended != unrecovered_.end())
-      change.recovery_seconds = Seconds(now.steady - ended->second.steady).count();
+    if (ended == unrecovered_.end()) continue;
+    change.recovery_seconds = Seconds(now.steady - ended->second.steady).count();
+    change.recovered_in = progress.round;
   }
   unrecovered_.clear();
   const bool reports_steps = view_.progress.step > 0 || progress.step > 0;

@@ -47,7 +47,8 @@ void RaiseLevel(const ClosedRound& closed, RoundChange& change) {
 
 // The members measure from the break to the next step, if they were in the next round. A host that was stopped
 // in between has measured its own pause.
-bool Correct(double seconds, RoundChange& change) {
+bool Correct(const protocol::Repair& repair, RoundChange& change) {
+  const double seconds = repair.seconds;
   const bool is_measured = change.recovery_seconds > 0;
   // Without members_measured, the host knows of the break and still waits for the next step.
   if (seconds == 0 || (!is_measured && !change.members_measured)) return false;
@@ -55,6 +56,7 @@ bool Correct(double seconds, RoundChange& change) {
   const bool is_same = change.members_measured ? more <= kSameSeconds : std::abs(more) <= kSameSeconds;
   if (is_measured && is_same) return false;
   change.recovery_seconds = seconds;
+  change.recovered_in = repair.recovered_in;
   change.members_measured = true;
   return true;
 }
@@ -114,9 +116,10 @@ bool RecordRepair(const protocol::Member& member, const protocol::Repair& repair
                                      .is_repaired = true,
                                      .recovery_seconds = repair.seconds,
                                      .members_measured = true,
+                                     .recovered_in = repair.recovered_in,
                                      .unfinished_seconds = repair.unfinished_seconds});
   }
-  const bool is_corrected = Correct(repair.seconds, *change);
+  const bool is_corrected = Correct(repair, *change);
   const bool is_known = std::any_of(change->departures.begin(), change->departures.end(),
                                     [&](const Departure& entry) { return entry.pod_uid == member.pod_uid; });
   const bool names_rank = !repair.failure.ranks.empty() && !is_known;

@@ -50,6 +50,8 @@ struct RoundChange {
   double recovery_seconds = 0;  // from its end to the next completed step; 0: not yet
   bool members_measured =
       false;  // recovery_seconds is the longest that a member reported; false: measured by the host
+  // The formation that made this step; 0: not yet. Breaks with the same one overlap: no step was made between.
+  int64_t recovered_in = 0;
   int64_t lost_steps = 0;
   double unfinished_seconds = 0;  // from its last completed step to its end: lost work
   std::optional<WallTime> ended;  // when the host observed its end; no value: only members reported it

@@ -170,6 +170,7 @@ void Supervision::OnProgress(Rank& rank, const protocol::Progress& progress, Ste
     // A member whose ranks came back later does not know when the others went on.
     if (break_->entered_next == break_->repair.formation + 1)
       break_->repair.seconds = Seconds(now - break_->at).count();
+    break_->repair.recovered_in = progress.round;
     repairs_.push_back(std::move(break_->repair));
     if (repairs_.size() > protocol::kKeptRepairs) repairs_.erase(repairs_.begin());
     break_.reset();
@@ -199,7 +200,8 @@ void Supervision::RememberBreak(const std::string& reason, const protocol::RankF
   if (formation_ == 0 || says_who) return;
   // Training ended with the first break of a formation.
   const SteadyTime at = break_.has_value() ? break_->at : now;
-  const SteadyTime last_step = std::max(last_progress_, round_started_);
+  // Without a step in this formation the time until now was no training, and is booked as such.
+  const SteadyTime last_step = last_progress_ > round_started_ ? last_progress_ : at;
   break_ = Break{{.formation = break_.has_value() ? break_->repair.formation : formation_,
                   .reason = reason,
                   .failure = failure,

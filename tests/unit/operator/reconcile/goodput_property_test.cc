@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
+#include <array>
 #include <functional>
 #include <memory>
 
@@ -21,6 +22,7 @@ using testing::JobWorld;
 
 constexpr double kTick = 0.5;
 constexpr double kHeartbeat = 1;
+constexpr auto kRankDied = "rank process 0 was ended by signal 9";
 
 class FaultyJob {
  public:
@@ -46,12 +48,19 @@ class FaultyJob {
   // `pause`.
   void Break(double unfinished, double pause) {
     Wait(unfinished);
-    Send([this, round = round_](rendezvous::Outbox& outbox) {
-      entry_->Leave(
-          {.member = MemberOf(1), .round = round, .reason = protocol::LeaveReason::kRankDied}, [](auto) {},
-          moment(), outbox);
-    });
-    Pause("rank process 0 was ended by signal 9", unfinished, pause);
+    LoseARank();
+    Pause(kRankDied, unfinished, pause);
+  }
+
+  // A rank dies, and in the next round another before the first step. Only member 0 was in both rounds.
+  void BreakTwice(double unfinished, double pause) {
+    Wait(unfinished);
+    LoseARank();
+    const int64_t first = Stand(pause / 2);
+    LoseARank();
+    const int64_t second = Stand(pause - pause / 2);
+    Recover({protocol::Repair{first, kRankDied, {.ranks = {1}}, unfinished, pause},
+             protocol::Repair{second, kRankDied, {.ranks = {1}}, 0, pause - pause / 2}});
   }
 
   void EndService() {
@@ -128,18 +137,35 @@ class FaultyJob {
     (void)entry_->Advance(moment(), outbox);
   }
 
+  void LoseARank() {
+    Send([this, round = round_](rendezvous::Outbox& outbox) {
+      entry_->Leave(
+          {.member = MemberOf(1), .round = round, .reason = protocol::LeaveReason::kRankDied}, [](auto) {},
+          moment(), outbox);
+    });
+  }
   void Pause(const std::string& reason, double unfinished, double pause) {
+    const int64_t broken = Stand(pause);
+    const protocol::Repair repair{broken, reason, {.ranks = {1}}, unfinished, pause};
+    Recover({repair, repair});
+  }
+  // The formation has ended, and the next begins. Returns the one that ended.
+  int64_t Stand(double pause) {
     const int64_t broken = formation_;
     is_training_ = false;
     Wait(pause / 2);
     HasHost() ? Join() : FormAgain();
     Wait(pause - pause / 2);
-    repairs_.push_back({.formation = broken,
-                        .reason = reason,
-                        .failure = {.ranks = {1}},
-                        .unfinished_seconds = unfinished,
-                        .seconds = pause});
-    if (repairs_.size() > protocol::kKeptRepairs) repairs_.erase(repairs_.begin());
+    return broken;
+  }
+  // What each member reports.
+  void Recover(const std::array<protocol::Repair, 2>& repairs) {
+    for (std::size_t slot = 0; slot < repairs.size(); ++slot) {
+      std::vector<protocol::Repair>& reported = repairs_.at(slot);
+      reported.push_back(repairs.at(slot));
+      reported.back().recovered_in = formation_;
+      if (reported.size() > protocol::kKeptRepairs) reported.erase(reported.begin());
+    }
     StartTraining();
     is_over_ = false;
   }
@@ -172,7 +198,7 @@ class FaultyJob {
           .world = 2,
           .first_rank = slot,
           .progress = {.round = is_training_ ? round_ : last_round_, .step = step_},
-          .repairs = repairs_};
+          .repairs = repairs_.at(static_cast<std::size_t>(slot))};
       if (is_training_) last_round_ = round_;
       Send([this, beat](rendezvous::Outbox& outbox) {
         entry_->Heartbeat(
@@ -205,7 +231,7 @@ class FaultyJob {
   int64_t step_ = 0;
   double since_heartbeat_ = 0;
   double trained_ = 0;
-  std::vector<protocol::Repair> repairs_;
+  std::array<std::vector<protocol::Repair>, 2> repairs_;  // by slot
 };
 
 void Disturb(FaultyJob& job) {
@@ -220,8 +246,10 @@ void Disturb(FaultyJob& job) {
   }
   const double unfinished = *rc::gen::inRange(0, 6) * kTick;
   const double pause = *rc::gen::inRange(1, 60) * kTick;
-  RC_LOG() << "break, " << unfinished << " s unfinished, " << pause << " s pause; ";
-  job.Break(unfinished, pause);
+  const bool is_double = *rc::gen::arbitrary<bool>();
+  RC_LOG() << (is_double ? "two breaks, " : "break, ") << unfinished << " s unfinished, " << pause
+           << " s pause; ";
+  is_double ? job.BreakTwice(unfinished, pause) : job.Break(unfinished, pause);
 }
 
 TEST(GoodputProperty, ProductiveAreTheSecondsInWhichStepsWereMade) {

@@ -123,6 +123,22 @@ TEST(Goodput, SubtractsTheTimeWithoutAnOperatorAndWithoutTraining) {
   EXPECT_DOUBLE_EQ(goodput.productive_seconds, 28);
 }
 
+// A member that was in round 1 reports the whole time; one that joined round 2 knows of that round only.
+TEST(Goodput, CountsBreaksBetweenTwoStepsAsOneStandstill) {
+  JobWorld world;
+  world.Running(0).Running(1).Round(1, {0, 1}, 1);
+  (void)Pass(world, 0);
+  world.Round(3, {0, 1}, 90);  // there was no operator for 60 s
+  const rendezvous::RoundChange second{.round = 2, .recovery_seconds = 10, .recovered_in = 3};
+  world.observed().rendezvous.changes = {{.round = 1, .recovery_seconds = 30, .recovered_in = 3}, second};
+  EXPECT_DOUBLE_EQ(Pass(world, 60).lost_seconds.rendezvous, 30);
+  world.observed().rendezvous.changes[0].recovery_seconds = 32;
+  EXPECT_DOUBLE_EQ(Pass(world, 1).lost_seconds.rendezvous, 32) << "a correction";
+  world.Round(4, {0, 1}, 95);
+  world.observed().rendezvous.changes.push_back({.round = 3, .recovery_seconds = 5, .recovered_in = 4});
+  EXPECT_DOUBLE_EQ(Pass(world, 10).lost_seconds.rendezvous, 37) << "after a step";
+}
+
 TEST(Goodput, CountsTheTimeOfAHungStepAsStalled) {
   JobWorld world;
   world.Running(0).Running(1).Round(1, {0, 1}, 1);

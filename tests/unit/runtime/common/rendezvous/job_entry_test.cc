@@ -174,6 +174,7 @@ TEST_F(JobEntryTest, MeasuresTheDiscardedStepAndTheRecovery) {
   Pass(1s);
   EXPECT_TRUE(Beat({.round = 2, .step = 42})) << "worth a reconcile: the job has recovered";
   EXPECT_EQ(change().recovery_seconds, 3);
+  EXPECT_EQ(change().recovered_in, 2);
   EXPECT_EQ(change().lost_steps, 0);
   EXPECT_FALSE(Beat({.round = 2, .step = 43})) << "progress alone is not";
 }

@@ -185,7 +185,7 @@ TEST_F(RoundChangesTest, KeepsTheNewestTenAndNamesThreeOfMany) {
 
 TEST_F(RoundChangesTest, RecordsRepairsThatMembersMadeByThemselves) {
   const protocol::Repair seen{
-      .formation = 1, .reason = "connection reset", .unfinished_seconds = 2, .seconds = 3};
+      .formation = 1, .reason = "connection reset", .unfinished_seconds = 2, .seconds = 3, .recovered_in = 2};
   protocol::Repair died = seen;
   died.reason = "rank process 0 was ended by signal 9 (SIGKILL)";
   died.failure = {.ranks = {3}, .exit_code = 137};
@@ -202,6 +202,7 @@ TEST_F(RoundChangesTest, RecordsRepairsThatMembersMadeByThemselves) {
   EXPECT_EQ(first().level, RecoveryLevel::kRespawn);
   EXPECT_TRUE(first().is_repaired);
   EXPECT_EQ(first().recovery_seconds, 3);
+  EXPECT_EQ(first().recovered_in, 2);
   EXPECT_EQ(first().unfinished_seconds, 2);
   EXPECT_FALSE(first().ended.has_value()) << "no host saw it";
 }
@@ -225,8 +226,9 @@ TEST_F(RoundChangesTest, AMemberThatWasNotInTheNextRoundMeasuresNothing) {
   const protocol::Repair late{.formation = 1, .failure = {.ranks = {3}, .exit_code = 137}};
   EXPECT_TRUE(RecordRepair(MemberOf(1, ""), late, changes_));
   EXPECT_EQ(first().recovery_seconds, 0);
-  EXPECT_TRUE(RecordRepair(MemberOf(0, ""), {.formation = 1, .seconds = 0.5}, changes_));
+  EXPECT_TRUE(RecordRepair(MemberOf(0, ""), {.formation = 1, .seconds = 0.5, .recovered_in = 2}, changes_));
   EXPECT_EQ(first().recovery_seconds, 0.5);
+  EXPECT_EQ(first().recovered_in, 2);
   EXPECT_FALSE(RecordRepair(MemberOf(1, ""), late, changes_));
   EXPECT_EQ(first().recovery_seconds, 0.5);
 }

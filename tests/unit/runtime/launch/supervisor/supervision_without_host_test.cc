@@ -161,6 +161,19 @@ TEST_F(SupervisionWithoutHostTest, TellsTheHostAfterwardsWhatHappened) {
   EXPECT_EQ(repairs[0].failure.exit_code, 128 + SIGKILL);
   EXPECT_EQ(repairs[0].unfinished_seconds, 2);
   EXPECT_EQ(repairs[0].seconds, 2);
+  EXPECT_EQ(repairs[0].recovered_in, 6);
+}
+
+TEST_F(SupervisionWithoutHostTest, LosesNoWorkWithAFormationThatMadeNoStep) {
+  now_ += 3s;
+  (void)Send(RankExited{.signal = SIGKILL});
+  (void)Say(protocol::Ready{.step = -1, .store_port = 8});
+  (void)RefuseJoin();
+  (void)FormAgain(6);
+  (void)Say(protocol::Progress{.round = 6, .step = 1});
+  const std::vector<protocol::Repair> repairs = supervision_.CurrentHeartbeat().repairs;
+  ASSERT_EQ(repairs.size(), 1U);
+  EXPECT_EQ(repairs[0].unfinished_seconds, 0);
 }
 
 TEST_F(SupervisionWithoutHostTest, DoesNotMeasureARepairThatItTookNoPartIn) {
