@@ -5,6 +5,7 @@ import functools
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import tempfile
 
@@ -14,8 +15,8 @@ from cases import LIMIT, expect
 from local_run import SAMPLES, Run, expect_complete, manifest
 
 
-def run(*command):
-    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT)
+def run(*command, **environment):
+    done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=LIMIT)
     expect(done.returncode == 0, f"{' '.join(map(str, command))}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
 
 
@@ -30,10 +31,11 @@ def sdk():
 @functools.cache
 def library(source=ROOT / "runtime/sdk/example", name="libwide.so"):
     site = subprocess.run([ROOT / ".ci/install", "--print-site"], check=True, capture_output=True, text=True).stdout.strip()
-    build = sdk() / name
-    run("cmake", "-G", "Ninja", "-S", source, "-B", build, "-DCMAKE_BUILD_TYPE=Release", f"-DCMAKE_PREFIX_PATH={sdk()}/sdk",
-        f"-DLOCKSTEP_TORCH={site}/torch")
-    run("cmake", "--build", build)
+    build, copy = sdk() / name, sdk() / f"{name}-source"
+    shutil.copytree(source, copy)  # ccache finds it again from another checkout
+    run("cmake", "-G", "Ninja", "-S", copy, "-B", build, "-DCMAKE_BUILD_TYPE=Release", f"-DCMAKE_PREFIX_PATH={sdk()}/sdk",
+        f"-DLOCKSTEP_TORCH={site}/torch", "-DCMAKE_CXX_COMPILER_LAUNCHER=ccache")
+    run("cmake", "--build", build, CCACHE_BASEDIR=str(sdk()), CCACHE_NOHASHDIR="1")
     return str(build / name)
 
 
