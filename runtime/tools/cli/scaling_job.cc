@@ -37,7 +37,9 @@ Result<std::vector<int>> ReplicasFrom(const std::string& text) {
 std::vector<std::string> ProblemsOfSizes(const api::TrainingJob& job, const std::vector<int>& replicas) {
   if (!job.spec.training) {
     return {"spec.training: is required: " + job.metadata.name +
-            " runs a program of your own, whose samples are unknown"};
+            " runs a program of your own, which may write files while it is measured. In a cluster `kubectl "
+            "lockstep scaling " +
+            job.metadata.name + "` shows its speed, if it joins with the Python package"};
   }
   std::vector<std::string> problems;
   for (const int size : replicas) {

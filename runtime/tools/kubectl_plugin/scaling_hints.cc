@@ -14,8 +14,10 @@ std::string HowToMeasureAnother(const api::TrainingJob& job) {
 }
 
 std::string WhyNothingIsMeasured(const api::TrainingJob& job) {
-  if (!job.spec.training)
-    return "Not measured: " + job.metadata.name + " runs a program of your own, whose samples are unknown.";
+  if (!job.spec.training) {
+    return "Not measured: the samples of a program of your own are known only if it joins with the Python "
+           "package, and trains for at least 10 steps and 10 s in one round.";
+  }
   if (api::IsFinished(job.status.conditions))
     return "Not measured: " + job.metadata.name + " has ended before it had trained long enough.";
   return "Not measured yet: that takes at least 10 steps and 10 s of training in one round.";

@@ -110,7 +110,8 @@ def test_scaling_rejects_a_job_that_cannot_be_measured(folder):
     program["spec"]["worker"]["template"]["spec"]["containers"][0]["command"] = ["true"]
     path = written(folder, "program.yaml", program)
     problems = run("lockstep", "scaling", path, "--replicas=1", code=2)[1]
-    expect(problems == f"{path}: spec.training: is required: script runs a program of your own, whose samples are unknown\n", problems)
+    expect(problems == f"{path}: spec.training: is required: script runs a program of your own, which may write files while it is measured. "
+           "In a cluster `kubectl lockstep scaling script` shows its speed, if it joins with the Python package\n", problems)
     expect("No such file" in run("lockstep", "scaling", f"{folder}/absent.yaml", "--replicas=1", code=2)[1], "the file is absent")
 
 

@@ -52,9 +52,9 @@ TEST(ProblemsOfSizes, NamesTheSizesThatTheJobCannotHave) {
                           "--replicas 8: spec.worker.replicas: 8 must be within elasticPolicy, 2 to 4"));
 }
 
-TEST(ProblemsOfSizes, SaysThatTheSamplesOfAProgramAreUnknown) {
+TEST(ProblemsOfSizes, SaysWhereAProgramIsMeasured) {
   EXPECT_THAT(ProblemsOfSizes(JobOf("{}"), {1}),
-              ElementsAre(HasSubstr("small runs a program of your own, whose samples are unknown")));
+              ElementsAre(HasSubstr("In a cluster `kubectl lockstep scaling small` shows its speed")));
 }
 
 TEST(JobOfSize, TrainsUntilItIsStoppedAndStoresNothing) {

@@ -25,7 +25,7 @@ TEST(ScalingHintsFor, SaysWhyNothingIsMeasured) {
   Json program = RunningJob();
   program["spec"].erase("training");
   EXPECT_THAT(ScalingHintsFor(Read(program)).nothing_measured,
-              HasSubstr("program of your own, whose samples are unknown"));
+              HasSubstr("known only if it joins with the Python package"));
 }
 
 TEST(ScalingHintsFor, OffersNothingForAJobThatHasEnded) {
