@@ -124,7 +124,7 @@ void ApplyDamages(const Observed& observed, std::vector<api::DamagedCheckpoint>&
 // Only a program that joins says how many samples it takes.
 void ApplyScaling(const Observed& observed, std::vector<api::ScalingRecord>& records) {
   const rendezvous::MeasuredSteps& measured = observed.rendezvous.measured_steps;
-  if (measured.samples == 0 || measured.steps < api::kFewestMeasuredSteps ||
+  if (measured.samples <= 0 || measured.steps < api::kFewestMeasuredSteps ||
       measured.seconds < kMeasuredSeconds) {
     return;
   }

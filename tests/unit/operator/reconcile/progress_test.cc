@@ -71,6 +71,7 @@ TEST_F(ScalingStatus, DropsTheSizeThatWasMeasuredLongestAgo) {
 TEST_F(ScalingStatus, OfAProgramHasOnlyTheSizesWhoseSamplesAreKnown) {
   world_.observed().job.spec.training.reset();
   EXPECT_TRUE(Pass(2, {.steps = 40, .samples = 0, .seconds = 20}).empty());
+  EXPECT_TRUE(Pass(2, {.steps = 40, .samples = -8, .seconds = 20}).empty()) << "a faulty report";
   const auto records = Pass(2, {.steps = 40, .samples = 400, .seconds = 20});
   EXPECT_EQ(records, (std::vector<api::ScalingRecord>{{2, 20, 0, 0, 40, now()}}));
 }
