@@ -22,14 +22,15 @@ from lockstep.errors import JobFailed, LockstepError, Stopped
 if typing.TYPE_CHECKING:
     from lockstep.batches import Batch, SamplePlan
     from lockstep.client import Client, TrainingJob
-    from lockstep.job import Job, join
+    from lockstep.job import Job
+    from lockstep.joining import join
     from lockstep.pod import shard_mesh
     from lockstep.step import Step
 
 __all__ = ["Batch", "Client", "Job", "JobFailed", "LockstepError", "SamplePlan", "Step", "Stopped", "TrainingJob", "join", "shard_mesh"]
 
 # Imported when they are used: the client needs no PyTorch, a script needs no client.
-_MODULES = {"Batch": "batches", "SamplePlan": "batches", "Client": "client", "TrainingJob": "client", "Job": "job", "Step": "step", "join": "job",
+_MODULES = {"Batch": "batches", "SamplePlan": "batches", "Client": "client", "TrainingJob": "client", "Job": "job", "Step": "step", "join": "joining",
             "shard_mesh": "pod"}
 
 

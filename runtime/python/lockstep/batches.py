@@ -33,11 +33,12 @@ def size_of(dataset: torch.utils.data.Dataset[typing.Any]) -> int:
 class SamplePlan:
     """The steps of a run over a data set.
 
-    >>> plan = SamplePlan(size=10, global_batch_size=4, shuffle=False)
-    >>> plan.steps_per_epoch, plan.ids(2)
-    (3, [8, 9])
-    >>> plan.ids(0, rank=1, world=2)
-    [2, 3]
+    Examples:
+        >>> plan = SamplePlan(size=10, global_batch_size=4, shuffle=False)
+        >>> plan.steps_per_epoch, plan.ids(2)
+        (3, [8, 9])
+        >>> plan.ids(0, rank=1, world=2)
+        [2, 3]
     """
 
     def __init__(self, size: int, global_batch_size: int, *, seed: int = 0, shuffle: bool = True, drop_last: bool = False) -> None:
@@ -47,11 +48,21 @@ class SamplePlan:
         self.steps_per_epoch: int = library().lockstep_steps_per_epoch(self._plan)
 
     def size(self, step: int) -> int:
-        """The number of samples of the step over all ranks. The last step of an epoch may be smaller."""
+        """The number of samples of the step over all ranks. The last step of an epoch may be smaller.
+
+        Examples:
+            >>> SamplePlan(size=10, global_batch_size=4).size(2)
+            2
+        """
         return int(library().lockstep_step_size(self._plan, step))
 
     def ids(self, step: int, rank: int = 0, world: int = 1) -> list[int]:
-        """The samples that this rank reads in the step: none if there are more ranks than samples."""
+        """The samples that this rank reads in the step: none if there are more ranks than samples.
+
+        Examples:
+            >>> SamplePlan(size=10, global_batch_size=4, shuffle=False).ids(2, rank=0, world=2)
+            [8]
+        """
         begin, end = ctypes.c_int64(), ctypes.c_int64()
         library().lockstep_share(self.size(step), rank, world, begin, end)
         return self._ids(step, begin.value, end.value)
@@ -75,7 +86,9 @@ class Batch:
     global_size: int
     """Samples of the step over all ranks."""
     step: int
+    """How many steps were finished before, over all loops."""
     epoch: int
+    """Of this loop, from 0 on."""
     part: float = 1.0
     """Of a micro-batch: its part of this rank's share. Weights its mean loss."""
     is_last: bool = False
@@ -83,7 +96,12 @@ class Batch:
 
     def micro_batches(self, size: int, at_least: int = 1) -> list[Batch]:
         """Parts of at most `size` samples, for accumulation of gradients (`Step.accumulate`). `part` of each weights its loss. `at_least` so many
-        parts: where there are fewer samples, one of them is in several parts, and counts as one."""
+        parts: where there are fewer samples, one of them is in several parts, and counts as one.
+
+        Examples:
+            >>> [micro.part for micro in batch.micro_batches(32)]  # of a share of 80 samples
+            [0.4, 0.4, 0.2]
+        """
         if size < 1:
             raise LockstepError(f"the size of a micro-batch must be at least 1, not {size}")
         count = max(1, len(self.ids))
@@ -104,10 +122,12 @@ class Batch:
 
     @property
     def inputs(self) -> typing.Any:
+        """The first half of `data`, where a sample is a pair."""
         return self._half(0)
 
     @property
     def targets(self) -> typing.Any:
+        """The second half of `data`, where a sample is a pair."""
         return self._half(1)
 
     def _half(self, index: int) -> typing.Any:

@@ -31,6 +31,11 @@ class Reader(FileSystemReader):
 
     Each file comes from the memory of a rank of this pod, else from that of another rank, else from the storage. What is damaged in memory is
     not used; OSError names what is damaged in the storage.
+
+    Examples:
+        >>> reader = checkpoint.Reader("/checkpoints")
+        >>> if reader.step is not None:
+        ...     dcp.load(state, storage_reader=reader)
     """
 
     step: int | None

@@ -55,9 +55,12 @@ class _Order:
 class Writer(FileSystemWriter):
     """Saves the state after `step` steps. To be made for each save, by all ranks.
 
-    `folder`: a folder, or a URI such as s3://bucket/run (storage.py). `keep`: how many checkpoints stay there. `stores`: False keeps it in memory
+    `folder`: a folder, or a URI such as s3://bucket/run. `keep`: how many checkpoints stay there. `stores`: False keeps it in memory
     only. `copies`: 2 keeps each part in the memory of another pod, too, as long as there are several pods. `on_stored` is called with the URI of
     the checkpoint when all of it is stored, usually on a thread of its own, on the rank that coordinates.
+
+    Examples:
+        >>> dcp.save(state, storage_writer=checkpoint.Writer("/checkpoints", step, copies=2))
     """
 
     def __init__(self, folder: str | os.PathLike[str], step: int, *, keep: int = 3, stores: bool = True, copies: int = 1,

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import functools
 import math
 import os
 import socket
@@ -11,21 +10,18 @@ import time
 import typing
 
 import torch
-from torch.nn.parallel import DistributedDataParallel
 
 from lockstep.averaging import Averaging, Final
 from lockstep.batches import Batch, Batches, SamplePlan, size_of
 from lockstep.control import Control, connection
 from lockstep.errors import LockstepError, RoundBroken, Stopped
 from lockstep.evaluation import Evaluations, Measure, Metrics
-from lockstep.gradients import GradientAveraging
 from lockstep.ledger import SampleLedger
 from lockstep.pod import LOST_BY_ANOTHER, this_pod
 from lockstep.progress import Progress
 from lockstep.rounds import BrokenRounds, Round, listen
 from lockstep.state import INCOMPLETE, State, Stateful
 from lockstep.step import Step
-from lockstep.windows import WindowAveraging, check_arguments
 
 if typing.TYPE_CHECKING:
     from lockstep.saved_state import SavedState
@@ -35,51 +31,14 @@ _ABORT_SECONDS = 2.0
 _REASON_LENGTH = 500
 
 
-def join(model: torch.nn.Module, *state: Stateful, checkpoints: str | os.PathLike[str] | None = None, step: int = 0,
-         ddp: dict[str, typing.Any] | None = None, average_every: int | None = None, outer_optimizer: torch.optim.Optimizer | None = None) -> Job:
-    """Joins the job that this process was started for; alone, trains as one process.
-
-    `model` and `state` (optimizer, scheduler, anything with `state_dict` and `load_state_dict`) become equal on all ranks: a rank that starts
-    receives them from one that trains. `checkpoints`: the folder or bucket that `job.save()` saves into; if no rank has the state, the newest checkpoint
-    there is loaded. `step`: how many steps the state has, if the script has loaded it itself; it must be the same on all ranks. `ddp`: arguments
-    of DistributedDataParallel.
-
-    `average_every`: instead of averaging gradients in each step, each rank trains alone for this many steps; then all take the mean of their
-    states. `outer_optimizer` takes a step with the mean change of the parameters as their gradients.
-
-    A model that `fully_shard` has divided over `lockstep.shard_mesh()` stays so: each pod has the state once, and the pods take the mean of their
-    gradients.
-
-    >>> job = lockstep.join(model, optimizer, scheduler)
-    >>> job = lockstep.join(model, optimizer, average_every=50)  # LocalSGD
-    >>> job = lockstep.join(model, optimizer, average_every=50,  # DiLoCo
-    ...                     outer_optimizer=torch.optim.SGD(model.parameters(), lr=0.7, momentum=0.9, nesterov=True))
-    """
-    if not isinstance(model, torch.nn.Module):
-        raise LockstepError(f"the first argument of join must be the model, a torch.nn.Module, not {type(model).__name__}")
-    if isinstance(model, DistributedDataParallel):
-        raise LockstepError("pass the model itself to join, not DistributedDataParallel(model): `job.model` is that")
-    for each in state:
-        if not hasattr(each, "state_dict") or not hasattr(each, "load_state_dict"):
-            raise LockstepError(f"{type(each).__name__} has no state_dict and load_state_dict, so it cannot be made equal on all ranks")
-    if checkpoints is not None and step > 0:
-        raise LockstepError("join needs either `checkpoints`, from which it loads the state, or the `step` of the state that the script has loaded")
-    check_arguments(model, state, average_every, outer_optimizer, ddp)
-    if _is_sharded(model) or this_pod().mesh is not None:
-        from lockstep.sharded import ShardedAveraging, check_sharded  # DTensor takes a while to import
-        check_sharded(model, average_every, ddp)
-        return Job(model, state, checkpoints, step, ShardedAveraging)
-    if average_every is None:
-        return Job(model, state, checkpoints, step, functools.partial(GradientAveraging, ddp=ddp or {}))
-    return Job(model, state, checkpoints, step, functools.partial(WindowAveraging, every=average_every, outer_optimizer=outer_optimizer))
-
-
-def _is_sharded(model: torch.nn.Module) -> bool:
-    return any(hasattr(module, "set_requires_gradient_sync") for module in model.modules())  # FSDPModule, which takes a while to import
-
-
 class Job:
-    """What `join` returns. To be used by one thread."""
+    """What `join` returns. To be used by one thread.
+
+    Attributes:
+        rank: Of this process, in the newest round.
+        world: How many ranks that round has.
+        round: Its number. It changes whenever a rank is lost or added.
+    """
 
     def __init__(self, model: torch.nn.Module, state: typing.Sequence[Stateful], checkpoints: str | os.PathLike[str] | None, step: int,
                  averaging: typing.Callable[[Job, torch.nn.Module, typing.Sequence[Stateful]], Averaging]) -> None:
@@ -134,8 +93,9 @@ class Job:
         Either `epochs` or `steps` says how long. `loader`: arguments of DataLoader, such as `num_workers`, `collate_fn`, `pin_memory`. `make_loader`:
         another class than DataLoader, which gets the same arguments: the data set, `batch_sampler` and `loader`.
 
-        >>> for batch in job.batches(dataset, global_batch_size=256, epochs=4, num_workers=2):
-        ...     with job.step(): ...
+        Examples:
+            >>> for batch in job.batches(dataset, global_batch_size=256, epochs=4, num_workers=2):
+            ...     with job.step(): ...
         """
         if (epochs is None) == (steps is None):
             raise LockstepError("batches needs either epochs or steps")
@@ -153,11 +113,12 @@ class Job:
         Forward, backward, `optimizer.step()` and `scheduler.step()` belong inside. Where a rank is lost meanwhile, the block ends without an
         error, and the loop over `batches` reads the step again.
 
-        >>> with job.step() as step:
-        ...     loss = loss_fn(job.model(batch.inputs), batch.targets)
-        ...     step.report(loss)
-        ...     loss.backward()
-        ...     optimizer.step()
+        Examples:
+            >>> with job.step() as step:
+            ...     loss = loss_fn(job.model(batch.inputs), batch.targets)
+            ...     step.report(loss)
+            ...     loss.backward()
+            ...     optimizer.step()
         """
         if self._batch is None:  # else it would be a batch of another round, which the failure of this step replaces
             self.enter_round()
@@ -170,11 +131,12 @@ class Job:
         `accuracy` is shown in the job's status and metrics. `loader`: arguments of DataLoader. To be called by all ranks after the same steps, which
         come from `batches`. Where a rank is lost meanwhile, the others evaluate again; one that joins does not repeat what they have finished.
 
-        >>> def measure(batch):
-        ...     outputs = model(batch.inputs)
-        ...     return {"loss": loss_fn(outputs, batch.targets), "accuracy": (outputs.argmax(1) == batch.targets).float().mean()}
-        >>> job.evaluate(test_set, 256, measure, num_workers=2)["accuracy"]
-        0.91
+        Examples:
+            >>> def measure(batch):
+            ...     outputs = model(batch.inputs)
+            ...     return {"loss": loss_fn(outputs, batch.targets), "accuracy": (outputs.argmax(1) == batch.targets).float().mean()}
+            >>> job.evaluate(test_set, 256, measure, num_workers=2)["accuracy"]
+            0.91
         """
         # After the newest loop; a rank that joins may be at an earlier one.
         return self.evaluations.evaluate(min(self.finished_steps, self._loop_begin), self._batch is not None, dataset, batch_size, measure, loader)
@@ -187,8 +149,9 @@ class Job:
         memory only; the newest is stored at the end. With `average_every`, it saves after the next average. Of a sharded model, each rank of a
         pod saves its part, all of them together.
 
-        >>> if job.finished_steps % 100 == 0:
-        ...     job.save()
+        Examples:
+            >>> if job.finished_steps % 100 == 0:
+            ...     job.save()
         """
         if self._saved_state is None:
             raise LockstepError("save needs a folder: lockstep.join(..., checkpoints=\"/checkpoints\")")

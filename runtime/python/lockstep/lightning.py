@@ -24,7 +24,8 @@ from lockstep.batches import Batch
 from lockstep.control import SOCKET
 from lockstep.errors import LockstepError
 from lockstep.frameworks import Schedule, ShareLoader, does_nothing, without_sync
-from lockstep.job import Job, join
+from lockstep.job import Job
+from lockstep.joining import join
 from lockstep.step import Step
 
 
@@ -35,7 +36,8 @@ class LockstepStrategy(SingleDeviceStrategy):
     micro-batch, and each rank accumulates as many of them as its share of the step needs. `seed`: of the order of the samples. `ddp`: arguments of
     DistributedDataParallel.
 
-    >>> trainer = lightning.Trainer(strategy=lockstep.lightning.LockstepStrategy(global_batch_size=256), max_epochs=4)
+    Examples:
+        >>> trainer = lightning.Trainer(strategy=lockstep.lightning.LockstepStrategy(global_batch_size=256), max_epochs=4)
     """
 
     def __init__(self, global_batch_size: int, *, seed: int = 0, device: torch.device | str | None = None, **ddp: typing.Any) -> None:

@@ -68,11 +68,12 @@ def shard_mesh(device_type: str | None = None) -> DeviceMesh:
     All ranks of the pod call it, once the slow imports are done, and before `lockstep.join`. `device_type`: `cuda` where there is a GPU, else `cpu`.
     Alone, a process is a mesh of its own.
 
-    >>> mesh = lockstep.shard_mesh()
-    >>> for layer in model.layers:
-    ...     fully_shard(layer, mesh=mesh)
-    >>> fully_shard(model, mesh=mesh)
-    >>> job = lockstep.join(model, torch.optim.AdamW(model.parameters()))
+    Examples:
+        >>> mesh = lockstep.shard_mesh()
+        >>> for layer in model.layers:
+        ...     fully_shard(layer, mesh=mesh)
+        >>> fully_shard(model, mesh=mesh)
+        >>> job = lockstep.join(model, torch.optim.AdamW(model.parameters()))
     """
     global _pod
     if _pod.mesh is not None:

@@ -24,6 +24,7 @@ class Step:
         """If it comes from `Job.batches`."""
         self.loss = 0.0
         self.is_committed = False
+        """After the block: whether the step counts. If not, the loop reads it again."""
         self.has_updated = False  # an optimizer has applied the gradients
         self.seconds: dict[str, float] = {}
         self._since = 0.0
@@ -34,28 +35,40 @@ class Step:
         return len(self.batch.ids) if self.batch is not None else 1
 
     def report(self, loss: torch.Tensor | float) -> None:
-        """The mean loss of this rank's samples, for the job's status and metrics. Before `backward()`; later, the value is not used."""
+        """The mean loss of this rank's samples, for the job's status and metrics. Before `backward()`; later, the value is not used.
+
+        Examples:
+            >>> loss = loss_fn(job.model(batch.inputs), batch.targets)
+            >>> step.report(loss)
+            >>> loss.backward()
+        """
         self.loss = float(loss.detach() if isinstance(loss, torch.Tensor) else loss)
 
     def total(self, value: float) -> float:
         """The sum of a number over all ranks, each of which calls this at the same point of the step. With `average_every`, each rank gets its own.
 
-        >>> tokens = step.total(float((batch.targets != -100).sum()))
+        Examples:
+            >>> tokens = step.total(float((batch.targets != -100).sum()))
         """
         return self._job.total(value)
 
     def mean_loss(self) -> float:
-        """Of what the ranks have reported, weighted by their samples. After `backward()`. With `average_every`, each rank gets its own."""
+        """Of what the ranks have reported, weighted by their samples. After `backward()`. With `average_every`, each rank gets its own.
+
+        Examples:
+            >>> writer.add_scalar("loss", step.mean_loss(), step.number)
+        """
         return self._job.mean_loss(self)
 
     def accumulate(self, batch: Batch, size: int) -> typing.Iterator[Batch]:
         """The micro-batches of the batch; gradients are added up over the ranks in the backward pass of the last one only.
 
-        >>> with job.step() as step:
-        ...     for micro in step.accumulate(batch, 32):
-        ...         loss = loss_fn(job.model(micro.inputs), micro.targets) * micro.part
-        ...         loss.backward()
-        ...     optimizer.step()
+        Examples:
+            >>> with job.step() as step:
+            ...     for micro in step.accumulate(batch, 32):
+            ...         loss = loss_fn(job.model(micro.inputs), micro.targets) * micro.part
+            ...         loss.backward()
+            ...     optimizer.step()
         """
         return self._job.accumulate(batch, size)
 

@@ -29,7 +29,8 @@ from lockstep.batches import Batch
 from lockstep.control import SOCKET
 from lockstep.errors import LockstepError
 from lockstep.frameworks import Schedule, ShareLoader, arguments_of, does_nothing, reads_each_sample_once, without_sync
-from lockstep.job import Job, join
+from lockstep.job import Job
+from lockstep.joining import join
 from lockstep.step import Step
 
 _FOUND_BY = ("LOCAL_RANK", "WORLD_SIZE")  # by these Accelerate notices other ranks
@@ -43,9 +44,10 @@ def attach(trainer: transformers.Trainer, *, global_batch_size: int) -> None:
     `global_batch_size`: samples of one optimizer step over all ranks, whatever their number. `per_device_train_batch_size` is the size of a
     micro-batch, and each rank accumulates as many of them as its share of the step needs.
 
-    >>> trainer = transformers.Trainer(model, arguments, train_dataset=data)
-    >>> lockstep.transformers.attach(trainer, global_batch_size=256)
-    >>> trainer.train()
+    Examples:
+        >>> trainer = transformers.Trainer(model, arguments, train_dataset=data)
+        >>> lockstep.transformers.attach(trainer, global_batch_size=256)
+        >>> trainer.train()
     """
     if not isinstance(trainer, transformers.Trainer):
         raise LockstepError(f"attach needs a transformers.Trainer, not {type(trainer).__name__}")

@@ -21,14 +21,24 @@ __all__ = ["Client", "TrainingJob"]
 
 
 class Client:
-    """Jobs of one namespace. Finds the cluster as kubectl does; in a pod without kubeconfig, by its service account."""
+    """Jobs of one namespace. Finds the cluster as kubectl does; in a pod without kubeconfig, by its service account.
+
+    Examples:
+        >>> client = lockstep.Client(namespace="research")
+        >>> client.jobs()
+        [TrainingJob('gpt2')]
+    """
 
     def __init__(self, namespace: str | None = None, *, context: str | None = None, kubeconfig: str | None = None) -> None:
         self._backend: Backend = Cluster(Kube(namespace, context, kubeconfig))
 
     @classmethod
     def local(cls, folder: Path = "run") -> Client:
-        """Jobs on this machine, by `lockstep run`; each has a folder below this one. They end with this process."""
+        """Jobs on this machine, by `lockstep run`; each has a folder below this one. They end with this process.
+
+        Examples:
+            >>> lockstep.Client.local().submit("train.py", replicas=2).wait()
+        """
         client = cls.__new__(cls)
         client._backend = Local(pathlib.Path(folder))
         return client
@@ -43,6 +53,10 @@ class Client:
         `arguments`: a dict for a function, a list for a script. `image`: has Python and PyTorch, nothing of Lockstep. `resources`: limits of the
         container, such as {"nvidia.com/gpu": 8}. `packages`: installed in each pod before the start. `container`, `spec`: further fields of the
         trainer container and of the job's spec. This machine uses its own Python; image, packages and what else belongs to a container do not apply.
+
+        Examples:
+            >>> job = client.submit(train, arguments={"lr": 0.1}, image="registry.example/team/torch:1", replicas=4, resources={"nvidia.com/gpu": 8})
+            >>> job = client.submit("train.py", arguments=["--epochs", "3"], image="registry.example/team/torch:1", replicas=4)
         """
         made = program_of(program, arguments)
         options = Options(image, replicas, nproc_per_node, resources or {}, packages, env or {}, container or {}, spec or {})
@@ -51,15 +65,30 @@ class Client:
         return job
 
     def submit_manifest(self, manifest: Path | typing.Mapping[str, typing.Any]) -> TrainingJob:
-        """A DistributedTrainingJob, as a dict or as the path of a file in YAML or JSON."""
+        """A DistributedTrainingJob, as a dict or as the path of a file in YAML or JSON.
+
+        Examples:
+            >>> job = client.submit_manifest("crds/examples/fashion-mnist.yaml")
+        """
         given = read_manifest(manifest if isinstance(manifest, typing.Mapping) else pathlib.Path(manifest))
         self._backend.submit_manifest(given)
         return TrainingJob(given["metadata"]["name"], self._backend)
 
     def job(self, name: str) -> TrainingJob:
-        """One that was submitted before, by whatever client."""
+        """One that was submitted before, by whatever client.
+
+        Examples:
+            >>> client.job("gpt2").metrics()["step"]
+            1200
+        """
         self._backend.get(name)
         return TrainingJob(name, self._backend)
 
     def jobs(self) -> list[TrainingJob]:
+        """Those of the namespace, or of the folder.
+
+        Examples:
+            >>> [job.name for job in client.jobs()]
+            ['gpt2', 'resnet']
+        """
         return [TrainingJob(name, self._backend) for name in self._backend.names()]
