@@ -19,6 +19,7 @@ from lockstep.evaluation import Evaluations, Measure, Metrics
 from lockstep.ledger import SampleLedger
 from lockstep.pod import LOST_BY_ANOTHER, this_pod
 from lockstep.progress import Progress
+from lockstep.registration import Registration
 from lockstep.rounds import BrokenRounds, Round, listen
 from lockstep.state import INCOMPLETE, State, Stateful
 from lockstep.step import Step
@@ -56,6 +57,7 @@ class Job:
         self._saved_step, self._stall = step, 0.0  # of the newest save; seconds for which it made training wait
         self._saves_later = False  # when the steps are final
         self._optimizers = [each for each in state if isinstance(each, torch.optim.Optimizer)]
+        self.registration = Registration([*state, *self._averaging.state])
         self._ledger = SampleLedger()
         self._broken_rounds = BrokenRounds()
         self._loop_begin = 0  # the step at which the next loop over batches begins

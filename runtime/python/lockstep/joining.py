@@ -12,6 +12,7 @@ from lockstep.errors import LockstepError
 from lockstep.gradients import GradientAveraging
 from lockstep.job import Job
 from lockstep.pod import this_pod
+from lockstep.registration import check_parameters
 from lockstep.state import Stateful
 from lockstep.windows import WindowAveraging, check_arguments
 
@@ -21,7 +22,7 @@ def join(model: torch.nn.Module, *state: Stateful, checkpoints: str | os.PathLik
     """Joins the job that this process was started for; alone, trains as one process.
 
     `model` and `state` (optimizer, scheduler, anything with `state_dict` and `load_state_dict`) become equal on all ranks: a rank that starts
-    receives them from one that trains. `checkpoints`: the folder or bucket that `job.save()` saves into; if no rank has the state, the newest checkpoint
+    receives them from one that trains. So pass all that changes while the script trains. `checkpoints`: the folder or bucket that `job.save()` saves into; if no rank has the state, the newest checkpoint
     there is loaded. `step`: how many steps the state has, if the script has loaded it itself; it must be the same on all ranks. `ddp`: arguments
     of DistributedDataParallel.
 
@@ -46,6 +47,7 @@ def join(model: torch.nn.Module, *state: Stateful, checkpoints: str | os.PathLik
             raise LockstepError(f"{type(each).__name__} has no state_dict and load_state_dict, so it cannot be made equal on all ranks")
     if checkpoints is not None and step > 0:
         raise LockstepError("join needs either `checkpoints`, from which it loads the state, or the `step` of the state that the script has loaded")
+    check_parameters(model, state)
     check_arguments(model, state, average_every, outer_optimizer, ddp)
     if _is_sharded(model) or this_pod().mesh is not None:
         from lockstep.sharded import ShardedAveraging, check_sharded  # DTensor takes a while to import

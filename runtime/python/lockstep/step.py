@@ -1,12 +1,14 @@
 """One optimizer step of a job, as a transaction."""
 from __future__ import annotations
 
+import threading
 import time
 import traceback
 import types
 import typing
 
 import torch
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 if typing.TYPE_CHECKING:
     from lockstep.batches import Batch
@@ -73,12 +75,14 @@ class Step:
         return self._job.accumulate(batch, size)
 
     def __enter__(self) -> Step:
+        self._thread, self._hook = threading.get_ident(), register_optimizer_step_pre_hook(self._before_update)
         self._job.progress.step_begins()
         self._since = time.monotonic()
         self._job.begins(self)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None) -> bool:
+        self._hook.remove()
         if error is None:
             self._commit()
             return False
@@ -91,6 +95,10 @@ class Step:
             self._job.progress.repeated += 1
         traceback.clear_frames(trace)  # they refer to what must be dropped
         return True
+
+    def _before_update(self, optimizer: torch.optim.Optimizer, *_: typing.Any) -> None:
+        if threading.get_ident() == self._thread:
+            self._job.registration.expect(optimizer)
 
     def _commit(self) -> None:
         self.reaches("optimizer")

@@ -92,6 +92,39 @@ def test_mistakes_are_named():
         batch.inputs
 
 
+def test_what_was_not_passed_to_join_is_named():
+    network, other = model(), model()
+    optimizer = torch.optim.Adam(network.parameters())
+    with pytest.raises(lockstep.LockstepError, match=r"Adam updates a parameter of shape \(8, 4\) that is not in the model passed to join"):
+        lockstep.join(other, optimizer)
+    job = lockstep.join(network, torch.optim.lr_scheduler.StepLR(optimizer, 10))  # which refers to the optimizer, and does not have its state
+    with pytest.raises(lockstep.LockstepError, match="Adam was not passed to join"), job.step():
+        network(torch.rand(2, 4)).sum().backward()
+        optimizer.step()
+    optimizer.step()  # outside of a step it concerns this rank alone
+
+
+def test_an_optimizer_within_another_object_was_passed_with_it():
+    class Wrapper:
+        def __init__(self, optimizer):
+            self.optimizer = optimizer
+
+        def state_dict(self):
+            return self.optimizer.state_dict()
+
+        def load_state_dict(self, state):
+            self.optimizer.load_state_dict(state)
+
+    network = model()
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+    job = lockstep.join(network, Wrapper(optimizer))
+    for _ in range(2):
+        with job.step():
+            network(torch.rand(2, 4)).sum().backward()
+            optimizer.step()
+    assert job.finished_steps == 2
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_alone_it_trains_as_one_process(workers):
     network = model()
