@@ -1,4 +1,6 @@
-"""A script that calls `lockstep.join`, in three pods: the processes of the ranks that survive continue, whether a process is killed or a pod is deleted."""
+"""A script that calls `lockstep.join`, in three pods: the processes of the other ranks continue, whether a process is killed, a pod is deleted, or the job
+is scaled.
+"""
 import contextlib
 import json
 import os
@@ -76,7 +78,7 @@ def until_state_from_a_peer(job, pod):
     job.until(f"a state from a peer in {pod}", lambda: sources()[-1:] == ["peer"])
 
 
-def test_survivors_keep_their_processes():
+def test_the_other_ranks_keep_their_processes():
     with train("package") as manifest, jobs.running(manifest, with_ledger=True) as job:
         slowly = pathlib.Path(job.ledger, "slowly")
         slowly.touch()
@@ -107,6 +109,15 @@ def test_survivors_keep_their_processes():
         record, = job.until("its record in status.restarts", lambda: [r for r in job.status()["restarts"] if r["exitCode"] == 143 and "recoverySeconds" in r])
         expect(record["lostSteps"] == 0, f"all ranks left after the same step: {record}")
         print(f"     deleted pod: round -> (ranks, seconds to its first step): {rounds_after(job, deleted, second)}; {record}", flush=True)
+
+        number, before = third, members(job, third)
+        for replicas in (RANKS - 1, RANKS):
+            job.kubectl("scale", "dtj", "package", f"--replicas={replicas}")
+            number = job.until_ranks(replicas, after=number)
+            after = members(job, number)
+            expect(len(set(before.values()) & set(after.values())) == RANKS - 1, f"scaled to {replicas}: the processes were {before}, are {after}")
+            new, before = set(after.values()) - set(before.values()), after
+        until_state_from_a_peer(job, new.pop()[0])
 
         said = subprocess.run([BUILD / "bin" / "kubectl-lockstep", "checkpoint", "package", "--namespace", jobs.namespace(), "--wait"],
                               capture_output=True, text=True, timeout=LIMIT, check=False)

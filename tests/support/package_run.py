@@ -20,8 +20,8 @@ class ScriptRun(Run):
         super().__init__(folder, script_manifest(folder, script, *arguments, **job), environment)
 
 
-def script_manifest(folder, script, *arguments, ranks=RANKS, minimum=1, nproc=1):
-    """The script gets the folder and the arguments."""
+def script_manifest(folder, script, *arguments, ranks=RANKS, minimum=1, nproc=1, sections=None):
+    """The script gets the folder and the arguments. `sections`: more of the spec."""
     command = [str(torch_python.python()), str(script), str(folder), *map(str, arguments)]
     container = {"name": "trainer", "image": "none", "command": command}
     path = pathlib.Path(folder, "job.json")
@@ -29,7 +29,7 @@ def script_manifest(folder, script, *arguments, ranks=RANKS, minimum=1, nproc=1)
         "apiVersion": "lockstep.dev/v1alpha1", "kind": "DistributedTrainingJob", "metadata": {"name": "package"},
         "spec": {"nprocPerNode": nproc, "worker": {"replicas": ranks, "template": {"spec": {"containers": [container]}}},
                  "elasticPolicy": {"minReplicas": minimum, "maxReplicas": ranks},
-                 "failurePolicy": {"maxRestarts": 1000, "inPlaceLimit": 1000}, "rendezvous": {"heartbeatIntervalSeconds": 1}}}))
+                 "failurePolicy": {"maxRestarts": 1000, "inPlaceLimit": 1000}, "rendezvous": {"heartbeatIntervalSeconds": 1}, **(sections or {})}}))
     return path
 
 
@@ -40,6 +40,13 @@ def slowly(folder):
     path.touch()
     yield
     path.unlink()
+
+
+def training(run):
+    """rank -> process id, of those that have finished steps in the newest round."""
+    newest, _ = ledger.newest_round(run.ledger)
+    files = ((path.stem.rsplit("-", 2), ledger.File(path).read()) for path in pathlib.Path(run.ledger).glob("*.jsonl"))
+    return {int(rank): int(pid) for (_, pid, rank), records in files if any(r["event"] == "commit" and r["round"] == newest for r in records)}
 
 
 def until_steps(run, more=5, after=0, ranks=RANKS):

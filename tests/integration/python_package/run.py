@@ -5,13 +5,14 @@ LOCKSTEP_CHAOS_FAULTS=100 makes test_random_faults long; LOCKSTEP_CHAOS_SEED cho
 import os
 import pathlib
 import random
+import re
 import signal
 
 import ledger
 from cases import expect
 from local_run import logged
-from package_run import RANKS, ScriptRun, final, repeated, slowly, until_steps
-from train_run import FAULTS, HERE, LONG, RANDOM_EPOCHS, SEED, SHORT, TrainRun, expect_complete, harm
+from package_run import RANKS, ScriptRun, expect_exactly_once, final, repeated, slowly, training, until_steps
+from train_run import BATCH, FAULTS, HERE, LONG, RANDOM_EPOCHS, SAMPLES, SEED, SHORT, TRAIN, TrainRun, expect_complete, harm
 
 HELD = 15  # seconds: longer than the least bound of a step, 10 s, and the 2 s for an answer
 
@@ -101,6 +102,51 @@ def test_a_rank_that_holds_the_lock_of_the_interpreter_is_no_hang(folder):
             run.until("it has let go", lambda: ledger.newest_commit(run.ledger) > held_at + 3)
             expect(run.programs() == before, "a process was replaced")
         expect(not logged(folder, "rank hangs"), f"{logged(folder, 'rank hangs')}")
+
+
+def test_a_slow_rank_is_named_and_starts_again(folder):
+    computes = pathlib.Path(folder, "computes")
+    computes.write_text("none")
+    with ScriptRun(folder, TRAIN, LONG, sections={"healthPolicy": {"straggler": {"factor": 3, "windowSteps": 8, "action": "Restart"}}}) as run:
+        with slowly(folder):
+            number = until_steps(run)
+            before = training(run)
+            computes.write_text("1")
+            run.until("the end of its process", lambda: before[1] not in run.programs())
+            computes.unlink()
+            until_steps(run, after=number)
+            expect(set(before.values()) & set(run.programs()) == {before[0], before[2]}, f"rank 1 of {before} was slow, and there are {run.programs()}")
+        expect(re.search(r"rank 1 \(package-worker-\d\) is a straggler: it computes", run.output()), run.output()[-4000:])
+        expect_complete(run, folder, LONG)
+
+
+def test_a_standby_takes_the_place_of_a_lost_rank(folder):
+    with ScriptRun(folder, TRAIN, LONG, ranks=2, minimum=2, sections={"standbyReplicas": 1}) as run:
+        with slowly(folder):
+            run.until("the standby has imported everything, too", lambda: len(list(pathlib.Path(folder).glob("joins-*"))) == RANKS)
+            number = until_steps(run, ranks=2)
+            before, programs = training(run), set(run.programs())
+            os.kill(before[1], signal.SIGKILL)
+            until_steps(run, after=number, ranks=2)
+            expect(set(training(run).values()) == programs - {before[1]}, f"of {programs}, {before} trained; now {training(run)}")
+        expect_exactly_once(run, SAMPLES, BATCH, LONG)
+
+
+def test_a_compiled_model_is_not_compiled_again(folder):
+    def graphs():
+        return {pid: len(pathlib.Path(folder, f"compiled-{pid}").read_text().splitlines()) for rank, pid in before.items() if rank != 1}
+
+    with TrainRun(folder, LONG, "compiles") as run:
+        with slowly(folder):
+            number = until_steps(run)
+            before = training(run)
+            compiled = graphs()
+            expect(all(count > 0 for count in compiled.values()), "nothing was compiled")
+            os.kill(before[1], signal.SIGKILL)
+            number = run.until_joined(RANKS - 1, after=number)
+            until_steps(run, after=number)
+            expect(graphs() == compiled, f"graphs of the survivors: {compiled} before, then {graphs()}")
+        expect_complete(run, folder, LONG)
 
 
 def test_random_faults(folder):

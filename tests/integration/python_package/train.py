@@ -1,8 +1,9 @@
-"""A script as the package's users write it. train.py FOLDER EPOCHS [saves] [windows]
+"""A script as the package's users write it. train.py FOLDER EPOCHS [saves] [windows] [compiles]
 
 While FOLDER/slowly exists each step takes longer, so a test has time to do something; while FOLDER/saves exists it saves now and then. The rank that finds FOLDER/holds-RANK holds the lock of the
-interpreter for as many seconds as that says. Each rank writes what it came to: FOLDER/final-RANK.json. With `windows`, ranks average after some steps, and each process writes FOLDER/averages-PID:
-lines of round, step, and a digest of the weights.
+interpreter for as many seconds as that says. While FOLDER/computes exists, the forward pass takes longer, and ten times as long on the rank that it names. FOLDER/joins-PID: a process is about to
+join. Each rank writes what it came to: FOLDER/final-RANK.json. With `windows`, ranks average after some steps, and each process writes FOLDER/averages-PID:
+lines of round, step, and a digest of the weights. With `compiles` it writes a line into FOLDER/compiled-PID for each graph of the model that PyTorch compiles.
 """
 import ctypes
 import hashlib
@@ -10,6 +11,7 @@ import json
 import os
 import pathlib
 import sys
+import time
 
 import torch
 
@@ -41,16 +43,34 @@ def weights_of(model):
     return [value for parameter in model.parameters() for value in parameter.detach().flatten().tolist()]
 
 
+def compute(file, rank):
+    """More than the machine is late by when others use it."""
+    if file.exists():
+        time.sleep(0.2 if file.read_text() == str(rank) else 0.02)
+
+
+def counted_in(file):
+    """A backend of torch.compile."""
+    def compiled(graph, _):
+        with file.open("a") as graphs:
+            graphs.write("a graph\n")
+        return graph.forward
+    return compiled
+
+
 def main():
     folder, epochs = pathlib.Path(sys.argv[1]), int(sys.argv[2])
     torch.set_num_threads(1)
     torch.manual_seed(int(os.environ.get("RANK", 0)))  # differs between ranks: join makes them equal
     model = torch.nn.Sequential(torch.nn.Linear(64, 48), torch.nn.ReLU(), torch.nn.Linear(48, 10))
+    if "compiles" in sys.argv:
+        model.compile(backend=counted_in(folder / f"compiled-{os.getpid()}"), dynamic=True)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 100, gamma=0.9)
     options = {"checkpoints": folder / "checkpoints"} if "saves" in sys.argv else {}
     if "windows" in sys.argv:
         options.update(average_every=AVERAGE_EVERY, outer_optimizer=torch.optim.SGD(model.parameters(), lr=0.7, momentum=0.9, nesterov=True))
+    (folder / f"joins-{os.getpid()}").touch()
     job = lockstep.join(model, optimizer, scheduler, **options)
     data = Digits()
     loss_of = torch.nn.CrossEntropyLoss()
@@ -59,6 +79,7 @@ def main():
             pause(folder, 0.3, job.finished_steps, epochs * STEPS_PER_EPOCH)  # between the batch and its step, where a round may end, too
             with job.step() as step:
                 optimizer.zero_grad()
+                compute(folder / "computes", job.rank)
                 for micro in step.accumulate(batch, 16):
                     loss = loss_of(job.model(micro.inputs), micro.targets) * micro.part
                     step.report(loss / micro.part)
