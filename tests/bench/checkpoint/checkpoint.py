@@ -42,7 +42,7 @@ def mlp(*hidden_sizes):
     return Case({"name": "mlp", "mlp": {"hiddenSizes": hidden_sizes}}, 32)
 
 
-SIZES = {"small": Size(mlp(2048, 768), 50, 3), "large": Size(mlp(7040, 8000), 4, 2), "huge": Size(mlp(15920, 15920), 4, 2)}
+SIZES = {"small": Size(mlp(2048, 768), 50, 3), "large": Size(mlp(7040, 8000), 4, 5), "huge": Size(mlp(15920, 15920), 4, 2)}
 SYSTEMS = ["lockstep", "lockstep s3", *PYTHON]
 
 
