@@ -58,7 +58,8 @@ void ProgressLines::ShowRounds(const rendezvous::RendezvousView& view) {
   }
   if (view.world_size > 0 && view.round != shown_round_) {
     shown_round_ = view.round;
-    Say("round " + std::to_string(view.round) + ": " + std::to_string(view.world_size) + " ranks");
+    Say("round " + std::to_string(view.round) + ": " + std::to_string(view.world_size) +
+        (view.world_size == 1 ? " rank" : " ranks"));
   }
   if (std::exchange(shown_stragglers_, view.stragglers) != view.stragglers) {
     for (const rendezvous::SlowRank& slow : view.stragglers) Say(slow.ToString());

@@ -89,7 +89,7 @@ def until_full_strength(run):
 
 
 def rounds_begun(run):
-    return len(re.findall(r"^round \d+: \d+ ranks$", run.output(), re.M))
+    return len(re.findall(r"^round \d+: \d+ ranks?$", run.output(), re.M))
 
 
 def rounds_ended(run):

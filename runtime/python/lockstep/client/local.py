@@ -30,7 +30,7 @@ _END_SECONDS = 60.0  # to save and stop
 _PREEMPTED = 143  # exit code after SIGTERM (docs/reference/environment.md)
 # What `lockstep run` prints (runtime/launch/run/progress_lines.cc). A program of one rank could print the same, and then changes what is shown, no more.
 _STEP = re.compile(r"step (\d+)(?:/(\d+))?(?:  epoch (\S+))?(?:  loss (\S+))?(?:  (\S+) samples/s)?$")
-_ROUND = re.compile(r"round (\d+): (\d+) ranks$")
+_ROUND = re.compile(r"round (\d+): (\d+) ranks?$")
 _ROUND_ENDED = re.compile(r"round (\d+) ended: (.*)$")
 _CHECKPOINT = re.compile(r"checkpoint(?: of step (\d+))?: (\S+)$")
 _FAILED = "lockstep run: failed: "
