@@ -53,6 +53,7 @@ IN_A_RELEASE = [
 # tests/integration/documents/tutorials_test.py types these in the folder of the laptop tutorial.
 IN_A_TUTORIAL = [
     "lockstep run script.yaml",
+    "lockstep run keep.yaml",
     "lockstep plot run/first/checkpoints",
     "lockstep checkpoint ls file://$PWD/run/first/checkpoints",
     "lockstep checkpoint verify file://$PWD/run/first/checkpoints",
@@ -95,9 +96,14 @@ NOT_RUN = {
     "export PATH=$PWD/build/release/bin:$PATH": "tests/integration/documents/tutorials_test.py has the programs in PATH",
     "kill -9 $(pgrep --newest lockstep-rank)": "would end ranks of other tests: tests/integration/documents/tutorials_test.py ends one of its own",
     'kill -9 $(pgrep --newest --full "^python3 train.py")': "the same",
+    'pkill -9 --full "^python3 train.py"': "the same",
+    "pip wheel --no-deps --wheel-dir wheels runtime/python": "compiles: tests/integration/python_package/all_parts.py makes the wheel and installs it",
+    "pip install --no-deps wheels/lockstep-*.whl": "the same",
     'eval "$(tests/cluster/cluster env --dir ~/.cache/lockstep/quickstart)"': "wants the cluster of ./quickstart",
     "kubectl apply -f script.yaml": "wants an image of the reader's: tests/e2e/program_test.py runs such a program",
     "kubectl logs script-worker-0": "the same",
+    "kubectl apply -f keep.yaml": "wants an image of the reader's: tests/e2e/package_test.py runs such a program",
+    "kubectl lockstep status keep": "the same",
     # The how-to guides.
     **dict.fromkeys([
         "kubectl apply -f minimal.yaml", "kubectl wait --for=condition=Complete dtj/minimal --timeout=5m", "kubectl delete dtj minimal",

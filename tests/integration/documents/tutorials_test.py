@@ -11,9 +11,9 @@ import textwrap
 import documented
 import processes
 import torch_python
-from build_folder import BIN
+from build_folder import BIN, BUILD
 from cases import ENDS_WITH_US, LIMIT, expect, until
-from local_run import children
+from local_run import children, programs_of
 
 DOCS = documented.ROOT / "docs"
 
@@ -105,14 +105,20 @@ def test_laptop(folder):
                 expect(said in typed(command, folder), f"{command} does not say {said}")
 
 
+def python_with_torch(folder):
+    """As `python3`, with our package."""
+    path = pathlib.Path(folder, "bin", "python3")
+    path.parent.mkdir()
+    path.write_text(f'#!/bin/sh\nPYTHONPATH={BUILD}/python:$PYTHONPATH exec {torch_python.python()} "$@"\n')
+    path.chmod(0o755)
+
+
 def test_your_own_script(folder):
     script, = fences("tutorials/your-own-script.md", "python")
     # Short: on a busy machine each of its steps takes long.
     pathlib.Path(folder, "train.py").write_text(script.replace("STEPS = 400", "STEPS = 15").replace("step % 50", "step % 5"))
     pathlib.Path(folder, "script.yaml").write_text(fences("tutorials/your-own-script.md", "yaml")[0])
-    pathlib.Path(folder, "bin").mkdir()
-    pathlib.Path(folder, "bin", "python3").write_text(f'#!/bin/sh\nexec {torch_python.python()} "$@"\n')
-    pathlib.Path(folder, "bin", "python3").chmod(0o755)
+    python_with_torch(folder)
     with started("lockstep run script.yaml", folder) as run:
         until("its first checkpoint", pathlib.Path(folder, "model.pt").exists, poll=0.02, details=run.output)
         os.kill(run.below(3)[-1], signal.SIGKILL)
@@ -121,6 +127,33 @@ def test_your_own_script(folder):
     log = pathlib.Path(folder, "run", "script", "script-worker-0.log").read_text()
     resumed, = re.findall(r"^\[rank 0 round 2\] rank 0 of 2 starts at step (\d+)$", log, re.MULTILINE)
     expect(int(resumed) >= 5 and "[rank 0 round 2] step 15  loss " in log, log)
+
+
+def test_keep_training(folder):
+    """Longer than the page has it, and faster."""
+    page = "tutorials/keep-training.md"
+    script, = fences(page, "python")
+    pathlib.Path(folder, "train.py").write_text(script.replace("epochs=8", "epochs=100").replace("% 50 ==", "% 10 =="))
+    pathlib.Path(folder, "keep.yaml").write_text(fences(page, "yaml")[0])
+    python_with_torch(folder)
+    with started("lockstep run keep.yaml", folder) as run:
+        run.until("checkpoint of step ")
+        before = programs_of(run.below(2))
+        os.kill(before[-1], signal.SIGKILL)
+        run.until("round 2: 2 ranks")
+        run.until(r"round [3-9]: 3 ranks")
+        after = programs_of(run.below(2))
+        expect(set(before[:-1]) < set(after), f"of {before}, others than the last were replaced: {after}\n{run.output()}")
+        joined = [int(step) for step in re.findall(r"begins at step (\d+)", run.output())]
+        expect(joined[:3] == [0, 0, 0] and joined[3] > 10, f"the ranks began at the steps {joined}")
+        reached = stored(run)[-1]
+        for pid in programs_of(run.below(2)):
+            os.kill(pid, signal.SIGKILL)
+        until("all have begun again", lambda: len(re.findall("begins at step", run.output())) >= 7, details=run.output)
+        again = [int(step) for step in re.findall(r"begins at step (\d+)", run.output())][4:]
+        expect(min(again) >= reached, f"the newest checkpoint was of step {reached}, and they began at {again}\n{run.output()}")
+        run.process.send_signal(signal.SIGINT)
+        expect(run.process.wait(LIMIT) == 143, run.output())
 
 
 def test_a_torchscript_model(folder):
