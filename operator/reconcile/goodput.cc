@@ -214,12 +214,15 @@ void ApplyGoodput(const Observed& observed, const Decision& decision, api::Train
   if (activity == status.goodput->activity && IsWrittenAlike(status, observed.job.status)) return;
   if (is_over && decision.finish_as.empty()) return;
   GoodputLedger ledger(*status.goodput);
-  ledger.Book(decision.ended.value_or(observed.now), PassedSince(observed, activity, status, ledger));
+  const WallTime until = decision.ended.value_or(observed.now);
+  ledger.Book(until, PassedSince(observed, activity, status, ledger));
   CountUnfinishedAsLost(observed, status, ledger);
   CountStartAsLost(observed, status, ledger);
-  // The time after the last step is for an evaluation and the last checkpoint.
-  if (decision.finish_as == api::condition::kComplete && status.goodput->activity == Activity::kTraining)
-    ledger.CountAsLost(observed.rendezvous.seconds_since_step, ledger.lost().checkpoint);
+  // The time after the last step is for an evaluation and the last checkpoint, and ends with this pass.
+  const WallTime last_step = observed.rendezvous.step_time;
+  const bool is_complete = decision.finish_as == api::condition::kComplete;
+  if (is_complete && last_step > WallTime{} && status.goodput->activity == Activity::kTraining)
+    ledger.CountAsLost(Seconds(until - last_step).count(), ledger.lost().checkpoint);
   ledger.Begin(activity);
   status.goodput = ledger.status();
 }

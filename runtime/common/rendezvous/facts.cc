@@ -52,4 +52,9 @@ bool TakeFacts(const protocol::Heartbeat& report, WallTime received, RendezvousV
   return is_news;
 }
 
+WallTime StepTimeOf(const protocol::Heartbeat& report, WallTime received) {
+  if (report.progress.step == 0) return {};
+  return received - std::chrono::duration_cast<WallTime::duration>(Seconds(report.seconds_since_step));
+}
+
 }  // namespace lockstep::rendezvous

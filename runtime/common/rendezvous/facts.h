@@ -12,4 +12,7 @@ namespace lockstep::rendezvous {
 // a reconcile at once.
 bool TakeFacts(const protocol::Heartbeat& report, WallTime received, RendezvousView& view);
 
+// When the step of the report was completed; epoch: it has none.
+[[nodiscard]] WallTime StepTimeOf(const protocol::Heartbeat& report, WallTime received);
+
 }  // namespace lockstep::rendezvous

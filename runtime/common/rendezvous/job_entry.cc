@@ -301,7 +301,7 @@ void JobEntry::TakeHeldStep(int64_t step) {
   view_.progress.step = step;
   view_.progress.steps_under_way = 0;
   view_.best_step = std::max(view_.best_step, step);
-  view_.last_progress_time = ended->second.wall;
+  view_.last_progress_time = view_.step_time = ended->second.wall;
 }
 
 void JobEntry::TakeProgress(const protocol::Heartbeat& heartbeat, Moment now) {
@@ -317,11 +317,11 @@ void JobEntry::TakeProgress(const protocol::Heartbeat& heartbeat, Moment now) {
     view_.progress = newer_round ? progress : WithDetailsOf(view_.progress, progress);
     view_.best_step = std::max(view_.best_step, progress.step);
     view_.last_progress_time = now.wall;
-    view_.seconds_since_step = heartbeat.seconds_since_step;
+    view_.step_time = StepTimeOf(heartbeat, now.wall);
     has_update_ = has_update_ || (was_behind && progress.step >= view_.best_step);
   } else if (progress.round == view_.progress.round && progress.step == view_.progress.step) {
     view_.progress.steps_under_way = std::max(view_.progress.steps_under_way, progress.steps_under_way);
-    view_.seconds_since_step = std::max(view_.seconds_since_step, heartbeat.seconds_since_step);
+    view_.step_time = std::min(view_.step_time, StepTimeOf(heartbeat, now.wall));
   }
   keeps_state_ = keeps_state_ || heartbeat.keeps_state;
   TakeWantedSave(heartbeat);

@@ -17,10 +17,11 @@ void TakeLastReport(const protocol::Heartbeat& report, WallTime ended, Rendezvou
     view.progress = report.progress;
     view.best_step = std::max(view.best_step, report.progress.step);
     view.last_progress_time = ended;
-    view.seconds_since_step = 0;
+    view.step_time = StepTimeOf(report, ended);
+  } else if (reached(report.progress) == reached(view.progress)) {
+    // The kubelet cuts `ended` to whole seconds, so the latest value is the nearest.
+    view.step_time = std::max(view.step_time, StepTimeOf(report, ended));
   }
-  if (reached(report.progress) == reached(view.progress))
-    view.seconds_since_step = std::max(view.seconds_since_step, report.seconds_since_step);
   TakeFacts(report, ended, view);
 }
 

@@ -104,9 +104,8 @@ struct RendezvousView {
   protocol::Progress progress;    // newest of any member
   int64_t best_step = 0;          // highest step ever reported; above progress.step while steps are repeated
   WallTime last_progress_time{};  // when `progress.step` last rose; epoch: never
-  // Since the step of `progress` was completed, as measured by the members.
-  double seconds_since_step = 0;
-  protocol::Saved checkpoint;  // newest stored checkpoint
+  WallTime step_time{};           // when that step was completed, as measured by the members; epoch: none was
+  protocol::Saved checkpoint;     // newest stored checkpoint
   WallTime checkpoint_time{};
   std::optional<protocol::SaveFailed> save_failed;  // after the newest stored checkpoint, in this round
   std::vector<protocol::Saved> saves;               // newest 32, newest last

@@ -232,7 +232,8 @@ JobWorld AtItsEnd() {
 
 TEST(Goodput, CountsTheTimeAfterTheLastStepAsWaitingForTheLastCheckpoint) {
   JobWorld world = AtItsEnd();
-  world.observed().rendezvous.seconds_since_step = 4;
+  // Not when the pass before the last one was, nor when it was reported.
+  world.observed().rendezvous.step_time = world.observed().now + std::chrono::seconds(56);
   const api::GoodputStatus goodput = Pass(world, 60);
   EXPECT_DOUBLE_EQ(goodput.productive_seconds, 56);
   EXPECT_DOUBLE_EQ(goodput.lost_seconds.checkpoint, 4);

@@ -19,6 +19,18 @@ TEST(Facts, TheNewestCheckpointOfAProgramIsThatOfALaterTimeInLastReportsToo) {
   EXPECT_EQ(view.checkpoint_time, WallTime(std::chrono::seconds(900)));
 }
 
+TEST(LastReport, TheStepTimeIsThatOfThePodWhoseEndWasCutLeast) {
+  RendezvousView view;
+  TakeLastReport({.seconds_since_step = 5}, kEnd, view);
+  EXPECT_EQ(view.step_time, WallTime{}) << "no step was completed";
+  TakeLastReport({.progress = {.round = 1, .step = 8}, .seconds_since_step = 2}, kEnd, view);
+  EXPECT_EQ(view.step_time, WallTime(std::chrono::seconds(998)));
+  TakeLastReport({.progress = {.round = 1, .step = 8}, .seconds_since_step = 3}, kEnd, view);
+  EXPECT_EQ(view.step_time, WallTime(std::chrono::seconds(998)));
+  TakeLastReport({.progress = {.round = 1, .step = 7}}, kEnd, view);
+  EXPECT_EQ(view.step_time, WallTime(std::chrono::seconds(998))) << "an earlier step";
+}
+
 TEST(Facts, AreNewsOnce) {
   const protocol::Heartbeat report{.member = {.pod = "a", .pod_uid = "a-uid"},
                                    .damaged_checkpoints = {{400, "cut short"}},

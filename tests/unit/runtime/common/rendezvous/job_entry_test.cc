@@ -189,6 +189,21 @@ TEST_F(JobEntryTest, BelievesASurvivorThatMadeStepsSinceTheLastHeartbeat) {
   EXPECT_EQ(change().lost_steps, 3);
 }
 
+TEST_F(JobEntryTest, KnowsWhenTheNewestStepWasCompleted) {
+  const auto beat = [this](int64_t step, double since) {
+    const protocol::Progress progress{.round = 1, .step = step};
+    entry_.Heartbeat(
+        {.member = MemberOf(0), .round = 1, .progress = progress, .seconds_since_step = since}, [](auto) {},
+        now_, outbox_);
+    return entry_.View().step_time;
+  };
+  const WallTime reported = now_.wall;
+  EXPECT_EQ(beat(42, 2), reported - 2s);
+  Pass(4s);
+  EXPECT_EQ(beat(42, 6), reported - 2s);
+  EXPECT_EQ(beat(43, 1), reported + 3s);
+}
+
 TEST_F(JobEntryTest, AsksForACheckpointUntilThereIsOne) {
   const auto asked = [&](int64_t step, const protocol::Saved& saved = {}) {
     (void)Beat({.round = 1, .step = step}, saved);
