@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import os
 import socket
 import threading
@@ -40,7 +41,7 @@ class Control:
         threading.Thread(target=self._read, name="lockstep-control", daemon=True).start()
 
     def send(self, kind: str, **fields: typing.Any) -> None:
-        line = json.dumps({"type": kind, **fields}).encode() + b"\n"
+        line = json.dumps({"type": kind, **_finite(fields)}).encode() + b"\n"
         with self._sending:
             try:
                 self._socket.sendall(line)
@@ -118,6 +119,15 @@ class Control:
             self._changed.notify_all()
         if to_abort is not None:  # without the lock, which the training thread may need to come out of a collective
             to_abort.abort("a rank has left the round")
+
+
+def _finite(value: typing.Any) -> typing.Any:
+    """JSON has no NaN and no infinity; for the supervisor a number that is null is not finite. A loss may be, for a while."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {name: _finite(each) for name, each in value.items()}
+    return [_finite(each) for each in value] if isinstance(value, (list, tuple)) else value
 
 
 @functools.lru_cache(maxsize=None)

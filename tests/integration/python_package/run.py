@@ -11,7 +11,7 @@ import signal
 import ledger
 from cases import expect
 from local_run import logged
-from package_run import RANKS, ScriptRun, expect_exactly_once, final, repeated, slowly, training, until_steps
+from package_run import RANKS, ScriptRun, alone, expect_exactly_once, final, repeated, slowly, training, until_steps
 from train_run import BATCH, FAULTS, HERE, LONG, RANDOM_EPOCHS, SAMPLES, SEED, SHORT, TRAIN, TrainRun, expect_complete, harm
 
 HELD = 15  # seconds: longer than the least bound of a step, 10 s, and the 2 s for an answer
@@ -147,6 +147,26 @@ def test_a_compiled_model_is_not_compiled_again(folder):
             until_steps(run, after=number)
             expect(graphs() == compiled, f"graphs of the survivors: {compiled} before, then {graphs()}")
         expect_complete(run, folder, LONG)
+
+
+def test_the_scaler_of_gradients_is_the_same_on_all_ranks(folder):
+    by_itself = pathlib.Path(folder, "alone")
+    by_itself.mkdir()
+    wanted = alone(by_itself, HERE / "scales.py", LONG)
+    with ScriptRun(folder, HERE / "scales.py", LONG) as run:
+        with slowly(folder):
+            number = until_steps(run)
+            os.kill(run.programs()[1], signal.SIGKILL)
+            until_steps(run, after=number)
+        expect_exactly_once(run, SAMPLES, BATCH, LONG)
+    expect(wanted["scale"] != 1024, "the scale has not changed")
+    for rank in range(RANKS):
+        found = final(folder, rank)
+        expect((found["steps"], found["scale"]) == (wanted["steps"], wanted["scale"]), f"rank {rank}: {found['steps']} steps, scale {found['scale']}")
+        apart = max(abs(a - b) for a, b in zip(found["weights"], wanted["weights"]))
+        expect(apart < 1e-3, f"rank {rank}: weights differ by {apart} from those of one process")
+    unreadable = logged(folder, "unreadable message from a rank")
+    expect(not unreadable, f"a loss that is not finite: {unreadable[:3]}")
 
 
 def test_random_faults(folder):
