@@ -7,7 +7,6 @@ import dataclasses
 import datetime
 import json
 import math
-import os
 import pathlib
 import re
 import shutil
