@@ -5,7 +5,6 @@ LOCKSTEP_CHAOS_FAULTS=100 makes test_random_faults long; LOCKSTEP_CHAOS_SEED cho
 import os
 import pathlib
 import random
-import re
 import signal
 
 import ledger
@@ -107,7 +106,7 @@ def test_a_rank_that_holds_the_lock_of_the_interpreter_is_no_hang(folder):
 def test_a_slow_rank_is_named_and_starts_again(folder):
     computes = pathlib.Path(folder, "computes")
     computes.write_text("none")
-    with ScriptRun(folder, TRAIN, LONG, sections={"healthPolicy": {"straggler": {"factor": 3, "windowSteps": 8, "action": "Restart"}}}) as run:
+    with ScriptRun(folder, TRAIN, LONG, sections={"healthPolicy": {"straggler": {"factor": 4, "windowSteps": 8, "action": "Restart"}}}) as run:
         with slowly(folder):
             number = until_steps(run)
             before = training(run)
@@ -116,7 +115,9 @@ def test_a_slow_rank_is_named_and_starts_again(folder):
             computes.unlink()
             until_steps(run, after=number)
             expect(set(before.values()) & set(run.programs()) == {before[0], before[2]}, f"rank 1 of {before} was slow, and there are {run.programs()}")
-        expect(re.search(r"rank 1 \(package-worker-\d\) is a straggler: it computes", run.output()), run.output()[-4000:])
+        # `lockstep run` may not have come to say it: the finding ended the round that it was of.
+        left = [record["reason"] for record in logged(folder, "leaving the round") if "is a straggler" in record["reason"]]
+        expect(len(left) == 1, f"left the round for it: {left}")
         expect_complete(run, folder, LONG)
 
 
@@ -143,7 +144,6 @@ def test_a_compiled_model_is_not_compiled_again(folder):
             compiled = graphs()
             expect(all(count > 0 for count in compiled.values()), "nothing was compiled")
             os.kill(before[1], signal.SIGKILL)
-            number = run.until_joined(RANKS - 1, after=number)
             until_steps(run, after=number)
             expect(graphs() == compiled, f"graphs of the survivors: {compiled} before, then {graphs()}")
         expect_complete(run, folder, LONG)
