@@ -57,7 +57,7 @@ class Job:
         self._saved_step, self._stall = step, 0.0  # of the newest save; seconds for which it made training wait
         self._saves_later = False  # when the steps are final
         self._optimizers = [each for each in state if isinstance(each, torch.optim.Optimizer)]
-        self.registration = Registration([*state, *self._averaging.state])
+        self.registration = Registration(state)
         self._ledger = SampleLedger()
         self._broken_rounds = BrokenRounds()
         self._loop_begin = 0  # the step at which the next loop over batches begins

@@ -22,9 +22,9 @@ def join(model: torch.nn.Module, *state: Stateful, checkpoints: str | os.PathLik
     """Joins the job that this process was started for; alone, trains as one process.
 
     `model` and `state` (optimizer, scheduler, anything with `state_dict` and `load_state_dict`) become equal on all ranks: a rank that starts
-    receives them from one that trains. So pass all that changes while the script trains. `checkpoints`: the folder or bucket that `job.save()` saves into; if no rank has the state, the newest checkpoint
-    there is loaded. `step`: how many steps the state has, if the script has loaded it itself; it must be the same on all ranks. `ddp`: arguments
-    of DistributedDataParallel.
+    receives them from one that trains. So pass all that changes while the script trains. `checkpoints`: the folder or bucket that `job.save()`
+    saves into; if no rank has the state, the newest checkpoint there is loaded. `step`: how many steps the state has, if the script has loaded it
+    itself; it must be the same on all ranks. `ddp`: arguments of DistributedDataParallel.
 
     `average_every`: instead of averaging gradients in each step, each rank trains alone for this many steps; then all take the mean of their
     states. `outer_optimizer` takes a step with the mean change of the parameters as their gradients.

@@ -75,10 +75,10 @@ class Step:
         return self._job.accumulate(batch, size)
 
     def __enter__(self) -> Step:
-        self._thread, self._hook = threading.get_ident(), register_optimizer_step_pre_hook(self._before_update)
         self._job.progress.step_begins()
         self._since = time.monotonic()
         self._job.begins(self)
+        self._thread, self._hook = threading.get_ident(), register_optimizer_step_pre_hook(self._before_update)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None) -> bool:
