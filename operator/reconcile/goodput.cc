@@ -171,6 +171,13 @@ void GoodputLedger::Book(WallTime now, const Passed& passed) {
   CountAsLost(standstill - stood, status_.lost_seconds.rendezvous);
 }
 
+void GoodputLedger::TakeBackAfter(WallTime end) {
+  double* lost = LostOfActivity();
+  double& counter = lost == nullptr ? status_.productive_seconds : *lost;
+  const double excess = Seconds(booked_until(end) - end).count();
+  counter -= std::clamp(excess, 0.0, counter);
+}
+
 void GoodputLedger::CountAsLost(double seconds, double& lost) {
   const double taken = std::clamp(seconds, 0.0, status_.productive_seconds);
   status_.productive_seconds -= taken;
@@ -215,6 +222,7 @@ void ApplyGoodput(const Observed& observed, const Decision& decision, api::Train
   if (is_over && decision.finish_as.empty()) return;
   GoodputLedger ledger(*status.goodput);
   const WallTime until = decision.ended.value_or(observed.now);
+  if (decision.ended) ledger.TakeBackAfter(*decision.ended);
   ledger.Book(until, PassedSince(observed, activity, status, ledger));
   CountUnfinishedAsLost(observed, status, ledger);
   CountStartAsLost(observed, status, ledger);

@@ -25,6 +25,9 @@ class GoodputLedger {
   };
   void Book(WallTime now, const Passed& passed);
   void Begin(api::Activity activity) { status_.activity = activity; }
+  // What was assigned beyond `end` belongs to nothing: a pass between the end of a job and the news of it assigned it to the
+  // activity of that time.
+  void TakeBackAfter(WallTime end);
   // Moves seconds that were counted as productive to `lost`.
   void CountAsLost(double seconds, double& lost);
 

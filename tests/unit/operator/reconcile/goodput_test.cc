@@ -246,6 +246,24 @@ TEST(Goodput, EndsWithTheJob) {
   EXPECT_DOUBLE_EQ(SumOf(Pass(world, 600)), 60);
 }
 
+TEST(Goodput, EndsWithTheJobWhenAPassWasLaterThanThat) {
+  JobWorld world;
+  Observed& observed = world.observed();
+  world.Running(0).Running(1).Round(1, {0, 1}, 1);
+  (void)Pass(world, 0);
+  world.Round(1, {0, 1}, 90);
+  observed.rendezvous.last_progress_time = observed.now + std::chrono::seconds(50);
+  observed.rendezvous.step_time = observed.now + std::chrono::seconds(56);
+  EXPECT_DOUBLE_EQ(SumOf(Pass(world, 60)), 60);
+  observed.pods.clear();
+  world.Succeeded(0).Succeeded(1);
+  for (Pod& pod : observed.pods)
+    pod.ended = observed.now - std::chrono::seconds(3);  // plus one: the kubelet's time is cut
+  const api::GoodputStatus goodput = Pass(world, 5);
+  EXPECT_DOUBLE_EQ(SumOf(goodput), 58);
+  EXPECT_DOUBLE_EQ(goodput.lost_seconds.checkpoint, 2);
+}
+
 // In any order of events the seconds add up to the time since the first admission, and none is counted twice
 // or negative.
 TEST(Goodput, SumsToTheWallTimeWhateverHappens) {
