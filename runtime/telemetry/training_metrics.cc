@@ -310,11 +310,15 @@ void TrainingMetrics::SetPlace(int local_rank, int rank, int world_size) {
   if (local_rank == 0 && rank != 0) state_->SetEvaluation({}, {});
 }
 
-void TrainingMetrics::SetMemory(int local_rank, double bytes) {
+void TrainingMetrics::SetMemory(int local_rank, double resident_bytes, double checkpoint_bytes) {
   const MutexLock lock(state_->mutex);
   const Rank rank = state_->RankOf(local_rank);
   if (!rank.has_own_series) return;
-  state_->Set(metric::kRankMemory, "Host memory that the rank's process holds.", bytes, rank.labels);
+  state_->Set(metric::kRankMemory, "Host memory that the rank's largest process holds.", resident_bytes,
+              rank.labels);
+  if (checkpoint_bytes > 0)
+    state_->Set(metric::kRankCheckpointMemory, "Host memory that the checkpoints of the rank take.",
+                checkpoint_bytes, rank.labels);
 }
 
 void TrainingMetrics::CountHang(int local_rank) {

@@ -330,7 +330,7 @@ TRAINING_JOB = dashboard(
                  "Bytes of the tensors that a rank gives to collectives and messages. What its network carries for them depends on the "
                  "collective: a ring sends almost twice as many.",
                  f"sum {BY_RANK} ({rate('lockstep_train_communication_bytes_total')})", width=6),
-         by_rank("Memory", "bytes", "Of the host, that the rank's process holds.", of_rank("lockstep_rank_memory_bytes"), width=6),
+         by_rank("Memory", "bytes", "Of the host, that the rank's largest process holds.", of_rank("lockstep_rank_memory_bytes"), width=6),
         counts("Pods", "Worker pods that have not ended, those that are ready, that are in the round and that wait for the next one, and the ranks "
                "that train.",
                query(newest("lockstep_job_replicas"), "pods"), query(newest("lockstep_job_ready_replicas"), "ready"),
@@ -379,7 +379,10 @@ TRAINING_JOB = dashboard(
          graph("Steps since the newest checkpoint", "short", "Steps that would be made again if all pods died now.",
                # Pods that are new have stored none yet: the operator knows.
                query(f"{newest('lockstep_train_step')} - ({newest('lockstep_checkpoint_step')} or {newest('lockstep_job_checkpoint_step')})",
-                     "steps"))),
+                     "steps")),
+         by_rank("Memory of checkpoints", "bytes",
+                 "Of the host, that checkpoints of a script with the Python package take, in addition to the memory of its process.",
+                 of_rank("lockstep_rank_checkpoint_memory_bytes"))),
 
      row("Failures"),
      events("Recoveries by level",

@@ -15,6 +15,7 @@ inline constexpr const char* kCorruptRecordsTotal = "lockstep_train_corrupt_reco
 inline constexpr const char* kPhaseSecondsTotal = "lockstep_train_phase_seconds_total";      // rank, phase
 inline constexpr const char* kCommunicationBytesTotal = "lockstep_train_communication_bytes_total";  // rank
 inline constexpr const char* kRankMemory = "lockstep_rank_memory_bytes";                             // rank
+inline constexpr const char* kRankCheckpointMemory = "lockstep_rank_checkpoint_memory_bytes";        // rank
 inline constexpr const char* kStep = "lockstep_train_step";                                          // rank
 inline constexpr const char* kStepSeconds = "lockstep_train_step_seconds";
 inline constexpr const char* kPlannedSteps = "lockstep_train_planned_steps";

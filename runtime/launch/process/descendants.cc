@@ -6,7 +6,6 @@
 
 #include <charconv>
 #include <filesystem>
-#include <map>
 #include <string>
 #include <thread>
 
@@ -19,58 +18,50 @@ namespace {
 constexpr int kMostGenerations = 100;
 constexpr Milliseconds kPollPeriod{5};
 
-struct ProcessState {
-  char state = 'Z';
-  pid_t parent = 0;
-};
+}  // namespace
 
-// One that has ended counts as a zombie without a parent.
-ProcessState LookAt(pid_t pid) {
+ProcessTable::Process ProcessTable::Look(pid_t pid) {
   const Result<std::string> stat = ReadFile("/proc/" + std::to_string(pid) + "/stat");
   if (!stat.ok()) return {};
   // "7 (name) S 1 …"; the name may contain anything.
   const std::size_t name_end = stat->rfind(')');
   if (name_end == std::string::npos || name_end + 4 >= stat->size()) return {};
-  ProcessState found{.state = (*stat)[name_end + 2]};
+  Process found{.state = (*stat)[name_end + 2]};
   (void)std::from_chars(stat->data() + name_end + 4, stat->data() + stat->size(), found.parent);
   return found;
 }
 
-std::map<pid_t, ProcessState> AllProcesses() {
-  std::map<pid_t, ProcessState> found;
+ProcessTable ProcessTable::Read() {
+  ProcessTable table;
   std::error_code error;
   for (std::filesystem::directory_iterator entry("/proc", error), end; !error && entry != end;
        entry.increment(error)) {
     const std::string name = entry->path().filename().string();
     pid_t pid = 0;
     if (std::from_chars(name.data(), name.data() + name.size(), pid).ec == std::errc())
-      found[pid] = LookAt(pid);
+      table.processes_[pid] = Look(pid);
   }
-  return found;
+  return table;
 }
 
-std::vector<pid_t> RunningDescendants(pid_t spared) {
-  const std::map<pid_t, ProcessState> processes = AllProcesses();
-  const pid_t self = ::getpid();
+std::vector<pid_t> ProcessTable::RunningBelow(pid_t ancestor, pid_t spared) const {
   std::vector<pid_t> found;
-  for (const auto& [pid, process] : processes) {
-    if (pid == self || process.state == 'Z') continue;
+  for (const auto& [pid, process] : processes_) {
+    if (pid == ancestor || process.state == 'Z') continue;
     pid_t above = pid;
-    for (int i = 0; i < kMostGenerations && above > 0 && above != self && above != spared; ++i) {
-      const auto at = processes.find(above);
-      above = at == processes.end() ? 0 : at->second.parent;
+    for (int i = 0; i < kMostGenerations && above > 0 && above != ancestor && above != spared; ++i) {
+      const auto at = processes_.find(above);
+      above = at == processes_.end() ? 0 : at->second.parent;
     }
-    if (above == self) found.push_back(pid);
+    if (above == ancestor) found.push_back(pid);
   }
   return found;
 }
-
-}  // namespace
 
 bool Descends(pid_t pid, pid_t ancestor) {
   for (int i = 0; i < kMostGenerations && pid > 0; ++i) {
     if (pid == ancestor) return true;
-    pid = LookAt(pid).parent;
+    pid = ProcessTable::Look(pid).parent;
   }
   return false;
 }
@@ -81,7 +72,7 @@ std::vector<pid_t> EndDescendants(pid_t spared, Milliseconds limit) {
   const SystemClock clock;
   const SteadyTime end = clock.Steady() + limit;
   while (true) {
-    std::vector<pid_t> left = RunningDescendants(spared);
+    std::vector<pid_t> left = ProcessTable::Read().RunningBelow(::getpid(), spared);
     if (left.empty() || clock.Steady() >= end) return left;
     for (const pid_t pid : left) ::kill(pid, SIGKILL);
     std::this_thread::sleep_for(kPollPeriod);

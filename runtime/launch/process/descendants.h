@@ -3,11 +3,31 @@
 
 #include <sys/types.h>
 
+#include <map>
 #include <vector>
 
 #include "runtime/common/base/clock.h"
 
 namespace lockstep::launch {
+
+// All processes at one moment.
+class ProcessTable {
+ public:
+  [[nodiscard]] static ProcessTable Read();
+  // Those below `ancestor` that have not ended, except `spared` and those below that.
+  [[nodiscard]] std::vector<pid_t> RunningBelow(pid_t ancestor, pid_t spared = 0) const;
+
+ private:
+  struct Process {
+    char state = 'Z';
+    pid_t parent = 0;
+  };
+  // One that has ended counts as a zombie without a parent.
+  [[nodiscard]] static Process Look(pid_t pid);
+  friend bool Descends(pid_t pid, pid_t ancestor);
+
+  std::map<pid_t, Process> processes_;
+};
 
 [[nodiscard]] bool Descends(pid_t pid, pid_t ancestor);
 

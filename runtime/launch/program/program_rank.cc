@@ -32,6 +32,7 @@
 #include "runtime/launch/program/rank_socket.h"
 #include "runtime/launch/program/replaceable_text.h"
 #include "runtime/launch/program/status_endpoint.h"
+#include "runtime/launch/supervisor/rank_memory.h"
 
 namespace lockstep::launch {
 namespace {
@@ -185,7 +186,7 @@ class ProgramRank {
   void OfferCheckpointMemory(std::vector<std::string>& environment) {
     for (Fd& segment : checkpoint_memory_) {
       if (segment.valid()) continue;
-      auto made = witness::MakeMemoryFile("lockstep-checkpoint");
+      auto made = witness::MakeMemoryFile(kCheckpointMemory);
       if (!made.ok()) return log::Warning("no memory for checkpoints", {{"reason", made.error().message}});
       segment = std::move(made).value();
     }

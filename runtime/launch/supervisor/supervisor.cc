@@ -16,7 +16,6 @@
 #include "runtime/common/base/file.h"
 #include "runtime/common/base/log.h"
 #include "runtime/common/base/queue.h"
-#include "runtime/common/base/resident_memory.h"
 #include "runtime/common/base/strings.h"
 #include "runtime/common/http/address.h"
 #include "runtime/common/http/cpprest_transport.h"
@@ -30,6 +29,7 @@
 #include "runtime/launch/supervisor/instance_metadata.h"
 #include "runtime/launch/supervisor/nccl_ras.h"
 #include "runtime/launch/supervisor/poller.h"
+#include "runtime/launch/supervisor/rank_memory.h"
 #include "runtime/launch/supervisor/rank_process.h"
 #include "runtime/launch/supervisor/reporter.h"
 #include "runtime/launch/supervisor/supervision.h"
@@ -325,12 +325,12 @@ class Supervisor {
                                        Seconds(options_.config.rendezvous.heartbeat_interval_seconds));
   }
 
-  // For a program, this would be the memory of its launcher, so it is not measured.
   void MeasureMemory() {
-    for (int i = 0; i < options_.config.nproc && !options_.is_program; ++i) {
+    const ProcessTable processes = ProcessTable::Read();
+    for (int i = 0; i < options_.config.nproc; ++i) {
       const auto& process = slot(i).process;
-      const auto bytes = process == nullptr ? std::nullopt : ResidentBytes(process->pid());
-      if (bytes.has_value()) metrics_.SetMemory(i, *bytes);
+      const auto memory = process == nullptr ? std::nullopt : MemoryOfRank(process->pid(), processes);
+      if (memory.has_value()) metrics_.SetMemory(i, memory->resident_bytes, memory->checkpoint_bytes);
     }
   }
 

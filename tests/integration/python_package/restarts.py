@@ -7,7 +7,7 @@ import ledger
 import torch_python
 from cases import expect
 from package_run import ENVIRONMENT, ScriptRun, slowly, until_steps
-from program_run import ProgramRun
+from program_run import ProgramRun, metric
 from train_run import HERE, LONG, TrainRun
 
 SAVE_EVERY = 5  # as train.py has it
@@ -43,6 +43,7 @@ def stored(checkpoints):
 def test_an_unchanged_script_restarts_from_memory(folder):
     """FSDP2: each rank has its shard in the memory of its own `lockstep program`; in the folder nothing can be stored."""
     with ProgramRun(folder, torch_python.python(), HERE / "fsdp.py", folder, nproc=2, environment=ENVIRONMENT) as run:
+        expect_shows_memory(run, folder)
         expect_continues(run, folder, lambda: os.kill(run.programs()[1], signal.SIGKILL))
 
 
@@ -50,6 +51,13 @@ def test_an_unchanged_script_restarts_from_the_copy_in_another_worker(folder):
     """As after the loss of a pod, with all memory of its ranks."""
     with ScriptRun(folder, HERE / "fsdp.py", ranks=2, minimum=2) as run:
         expect_continues(run, folder, lambda: os.kill(run.workers()[1], signal.SIGKILL))
+
+
+def expect_shows_memory(run, folder):
+    """Two checkpoints for each rank, and the process that imports PyTorch, not the `lockstep program` that starts it."""
+    run.until("the memory of checkpoints is shown", lambda: (metric(folder, "lockstep_rank_checkpoint_memory_bytes") or 0) > 0)
+    shown = metric(folder, "lockstep_rank_memory_bytes")
+    expect(shown > 100e6, f"lockstep_rank_memory_bytes {shown}")
 
 
 def expect_continues(run, folder, harm):

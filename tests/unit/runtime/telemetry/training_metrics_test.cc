@@ -100,7 +100,7 @@ TEST(TrainingMetrics, SumsTheRanksOfAPodThatAreOverTheLimit) {
         i, protocol::Progress{
                .step = 5, .steps_total = 5, .samples_total = 10 + i, .phase_seconds = {{"data", 1}}});
     metrics.Observe(i, protocol::Usage{.tokens_total = 7, .communication_bytes_total = 512});
-    metrics.SetMemory(i, 1e9);
+    metrics.SetMemory(i, 1e9, 2e9);
     metrics.CountHang(i);
   }
   GpuReading gpu = Reading();
@@ -117,7 +117,7 @@ TEST(TrainingMetrics, SumsTheRanksOfAPodThatAreOverTheLimit) {
                           HasSubstr("gpu=\"3\",replica=\"1\",uuid=\"GPU-aa\",xid=\"79\"} 1\n")));
   EXPECT_THAT(text, AllOf(Not(HasSubstr("local_rank")), Not(HasSubstr("lockstep_rank_info")),
                           Not(HasSubstr("phase=")), Not(HasSubstr("communication_bytes")),
-                          Not(HasSubstr("lockstep_rank_memory_bytes")), Not(HasSubstr("lockstep_gpu_power")),
+                          Not(HasSubstr("memory_bytes")), Not(HasSubstr("lockstep_gpu_power")),
                           Not(HasSubstr("lockstep_sync_last")), Not(HasSubstr("lockstep_train_step{"))));
 }
 
@@ -130,6 +130,16 @@ TEST(TrainingMetrics, CountsTokensOfTextAloneAndCommunicatedBytes) {
                     Not(HasSubstr("lockstep_train_tokens_total"))));
   metrics.Observe(1, protocol::Usage{.tokens_total = 64});
   EXPECT_THAT(metrics.Scrape().body, HasSubstr("lockstep_train_tokens_total" + labels + "64\n"));
+}
+
+TEST(TrainingMetrics, HasTheMemoryOfCheckpointsWhereThereIsAny) {
+  TrainingMetrics metrics({.job = {.name_space = "lab", .name = "job"}}, /*slot=*/2);
+  metrics.SetMemory(1, 1000, 0);
+  const std::string labels = R"({job_name="job",namespace="lab",local_rank="1",replica="2"} )";
+  EXPECT_THAT(metrics.Scrape().body, AllOf(HasSubstr("lockstep_rank_memory_bytes" + labels + "1000\n"),
+                                           Not(HasSubstr("checkpoint_memory"))));
+  metrics.SetMemory(1, 1000, 500);
+  EXPECT_THAT(metrics.Scrape().body, HasSubstr("lockstep_rank_checkpoint_memory_bytes" + labels + "500\n"));
 }
 
 constexpr const char* kOfGpu =
