@@ -43,6 +43,7 @@ Json ToJson(const HistoryRecord& record) {
     json["accuracy"] = Short(record.accuracy);
   } else {
     json["samplesPerSecond"] = Short(record.samples_per_second);
+    json["communicationRatio"] = Short(record.communication_ratio);
   }
   return json;
 }
@@ -78,6 +79,7 @@ HistoryRecord FromJson(const Json& json, std::vector<std::string>& problems) {
   reader.Read("loss", record.loss);
   reader.Read("accuracy", record.accuracy);
   reader.Read("samplesPerSecond", record.samples_per_second);
+  reader.Read("communicationRatio", record.communication_ratio);
   reader.Read("source", record.source);
   reader.Read("cause", record.cause);
   return record;

@@ -31,9 +31,11 @@ struct HistoryRecord {
   // For a step: over its global batch; for an evaluation: over the test set. NaN: not finite.
   double loss = std::numeric_limits<double>::quiet_NaN();
   double accuracy = 0;            // kEvaluation
-  double samples_per_second = 0;  // kStep
-  std::string source;             // kRound: the source of the writer's state, as in Synced
-  std::string cause;  // kRound: how the previous round ended; empty: there was none, or it is unknown
+  double samples_per_second = 0;  // kStep, smoothed
+  double communication_ratio =
+      0;               // kStep: the share of its time that the writer waited for other ranks, smoothed
+  std::string source;  // kRound: the source of the writer's state, as in Synced
+  std::string cause;   // kRound: how the previous round ended; empty: there was none, or it is unknown
 };
 
 // Oldest first. Beyond kMostRecords the history is thinned to about half, evenly over the steps, from the

@@ -1,5 +1,6 @@
 #include "runtime/train/loop/progress.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -46,6 +47,7 @@ void ProgressReporter::EnterRound(const protocol::RankAssignment& assignment, in
   first_of_round_ = true;
   last_logged_ = {};
   last_commit_ = clock_.Steady();
+  (void)CommunicationSeconds();
   // All ranks went back to a checkpoint, so later records will be made again.
   std::erase_if(history_, [step](const HistoryRecord& record) { return record.step > step; });
   HistoryRecord record = RecordOf(HistoryKind::kRound);
@@ -67,6 +69,7 @@ void ProgressReporter::Committed(int64_t step, const StepReport& report) {
   const double rate = static_cast<double>(report.all.count) / seconds;
   const double weight = progress_.samples_per_second == 0 ? 1 : 1 - std::exp(-seconds / kSmoothingSeconds);
   progress_.samples_per_second += weight * (rate - progress_.samples_per_second);
+  communication_ratio_ += weight * (std::min(1.0, CommunicationSeconds() / seconds) - communication_ratio_);
   progress_.step = step;
   // UnderWay sends them with the steps of the next window.
   if (std::exchange(progress_.steps_under_way, 0) > 0) progress_.phase_seconds = phases_.seconds();
@@ -85,10 +88,17 @@ void ProgressReporter::Committed(int64_t step, const StepReport& report) {
   HistoryRecord record = RecordOf(HistoryKind::kStep);
   record.loss = report.loss;
   record.samples_per_second = progress_.samples_per_second;
+  record.communication_ratio = communication_ratio_;
   protocol::Append(history_, std::move(record));
   if (Logs() && (step == progress_.total_steps || now - last_logged_ >= kLogInterval)) LogStep();
   const bool is_last = step == progress_.total_steps;  // an evaluation and a save follow
   if (first_of_round_ || is_last || now - last_sent_ >= kInterval) SendNow();
+}
+
+double ProgressReporter::CommunicationSeconds() {
+  const auto found = phases_.seconds().find("reduce");
+  const double now = found == phases_.seconds().end() ? 0 : found->second;
+  return now - std::exchange(communicated_seconds_, now);
 }
 
 void ProgressReporter::CountCorrupt(int64_t step, const StepReport& report) {

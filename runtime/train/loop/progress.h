@@ -43,6 +43,8 @@ class ProgressReporter {
   void Send();
   [[nodiscard]] bool Logs() const { return logs_always_ || rank_ == 0; }
   [[nodiscard]] protocol::HistoryRecord RecordOf(protocol::HistoryKind kind) const;
+  // Of the time since the last call of it.
+  [[nodiscard]] double CommunicationSeconds();
   void LogStep();
   void CountCorrupt(int64_t step, const StepReport& report);
 
@@ -62,6 +64,8 @@ class ProgressReporter {
   SteadyTime last_sent_{};
   SteadyTime last_logged_{};
   SteadyTime last_commit_{};
+  double communicated_seconds_ = 0;  // of phases_, at the last commit
+  double communication_ratio_ = 0;   // smoothed
   SteadyTime last_sign_{};
   bool first_of_round_ = true;
 };

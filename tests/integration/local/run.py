@@ -402,6 +402,8 @@ def test_leaves_a_history_to_plot(folder):
            f"each of {total} steps should be reported once, in order: {steps}")
     expect(reported["step"][-1]["loss"] < reported["step"][0]["loss"], "the loss did not fall")
     expect(all(record["samplesPerSecond"] > 0 for record in reported["step"]), "a step without a speed")
+    shares = [record["communicationRatio"] for record in reported["step"]]
+    expect(0 <= min(shares) < max(shares) < 1, f"of each step, these shares were communication: {shares}")
     evaluations = [(record["step"], record["epoch"]) for record in reported["evaluation"]]
     expect(evaluations == [(total // 2, LONGER / 2), (total, LONGER)], f"evaluations {evaluations}")
     expect(reported["evaluation"][-1]["accuracy"] > 0.5, reported["evaluation"])

@@ -61,7 +61,8 @@ TEST(History, SurvivesTheFile) {
                       .step = 41,
                       .epoch = 0.65,
                       .loss = 0.25,
-                      .samples_per_second = 1234.5},
+                      .samples_per_second = 1234.5,
+                      .communication_ratio = 0.125},
                      {.kind = HistoryKind::kEvaluation, .step = 41, .loss = 0.5, .accuracy = 0.875}};
   const HistoryText read = ReadHistory(EncodeHistory(history));
   EXPECT_THAT(read.problems, IsEmpty());
@@ -76,6 +77,7 @@ TEST(History, SurvivesTheFile) {
   EXPECT_EQ(read.records[1].epoch, 0.65);
   EXPECT_EQ(read.records[1].loss, 0.25);
   EXPECT_EQ(read.records[1].samples_per_second, 1234.5);
+  EXPECT_EQ(read.records[1].communication_ratio, 0.125);
   EXPECT_EQ(read.records[2].kind, HistoryKind::kEvaluation);
   EXPECT_EQ(read.records[2].accuracy, 0.875);
 }

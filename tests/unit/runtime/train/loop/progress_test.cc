@@ -52,6 +52,20 @@ class ProgressReporterTest : public ::testing::Test {
                              /*logs_always=*/false};
 };
 
+TEST_F(ProgressReporterTest, RecordsHowMuchOfAStepWasCommunication) {
+  phases_.Add("reduce", 3);  // before the round
+  progress_.EnterRound({.round = 2, .rank = 0, .world = 3}, 40, StateSource::kCheckpoint);
+  phases_.Add("reduce", 0.125);
+  phases_.Add("forward", 0.25);
+  TakeStep(41, 0.5);
+  EXPECT_DOUBLE_EQ(progress_.history().back().communication_ratio, 0.25);
+  for (int64_t step = 42; step < 100; ++step) {
+    TakeStep(step, 0.5);
+    (void)Reported();  // the socket holds only so many
+  }
+  EXPECT_LT(progress_.history().back().communication_ratio, 0.01) << "of the newest steps";
+}
+
 TEST_F(ProgressReporterTest, KeepsTheHistoryOfWhatItTookPartIn) {
   progress_.EnterRound({.round = 2, .rank = 0, .world = 3}, 40, StateSource::kCheckpoint);
   TakeStep(41, 0.5);
