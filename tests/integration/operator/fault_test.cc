@@ -58,19 +58,6 @@ struct Disturbance {
   }
 };
 
-using Counts = std::map<std::string, int>;
-
-int CountOf(const Counts& counts, const std::string& what) {
-  const auto found = counts.find(what);
-  return found == counts.end() ? 0 : found->second;
-}
-
-Counts Since(const Counts& before, const Counts& after) {
-  Counts since;
-  for (const auto& [what, count] : after) since[what] = count - CountOf(before, what);
-  return since;
-}
-
 struct Outcome {
   Json end;
   Counts changes;

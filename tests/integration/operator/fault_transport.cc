@@ -54,6 +54,17 @@ std::string_view FaultName(Fault fault) {
   return kNames.at(static_cast<std::size_t>(fault));
 }
 
+int CountOf(const Counts& counts, const std::string& what) {
+  const auto found = counts.find(what);
+  return found == counts.end() ? 0 : found->second;
+}
+
+Counts Since(const Counts& before, const Counts& after) {
+  Counts since;
+  for (const auto& [what, count] : after) since[what] = count - CountOf(before, what);
+  return since;
+}
+
 Milliseconds JobWrites::silence() const {
   if (open > 0) return Milliseconds(0);
   return std::chrono::duration_cast<Milliseconds>(std::chrono::steady_clock::now() - last);

@@ -32,14 +32,19 @@ enum class Fault {
 };
 [[nodiscard]] std::string_view FaultName(Fault fault);
 
+// How often each happened, by its name.
+using Counts = std::map<std::string, int>;
+[[nodiscard]] int CountOf(const Counts& counts, const std::string& what);
+[[nodiscard]] Counts Since(const Counts& before, const Counts& after);
+
 // What the operators did to the API server for one job. Events and leases do not count.
 struct JobWrites {
   int attempts = 0;
   // The same by verb and object, without the job's name: "POST pods -worker-0" → 2.
-  std::map<std::string, int> attempts_of;
+  Counts attempts_of;
   int strikes = 0;  // faults that struck
   // Objects made and taken away, by kind: "+pods" → 2.
-  std::map<std::string, int> changes;
+  Counts changes;
   // Versions of the whole store that the answers contained, oldest first.
   std::vector<std::string> versions;
   SteadyTime last{};
