@@ -117,8 +117,9 @@ TEST(TrainingMetrics, SumsTheRanksOfAPodThatAreOverTheLimit) {
                           HasSubstr("gpu=\"3\",replica=\"1\",uuid=\"GPU-aa\",xid=\"79\"} 1\n")));
   EXPECT_THAT(text, AllOf(Not(HasSubstr("local_rank")), Not(HasSubstr("lockstep_rank_info")),
                           Not(HasSubstr("phase=")), Not(HasSubstr("communication_bytes")),
-                          Not(HasSubstr("memory_bytes")), Not(HasSubstr("lockstep_gpu_power")),
-                          Not(HasSubstr("lockstep_sync_last")), Not(HasSubstr("lockstep_train_step{"))));
+                          Not(HasSubstr("lockstep_rank_memory_bytes")), Not(HasSubstr("checkpoint_memory")),
+                          Not(HasSubstr("lockstep_gpu_power")), Not(HasSubstr("lockstep_sync_last")),
+                          Not(HasSubstr("lockstep_train_step{"))));
 }
 
 TEST(TrainingMetrics, CountsTokensOfTextAloneAndCommunicatedBytes) {
