@@ -17,20 +17,21 @@ TEST(MemoryOfRank, IsThatOfTheLargestProcessThatWasStartedForIt) {
   ASSERT_TRUE(pipe.ok());
   // A shell that starts a larger one, as `lockstep program` starts a script.
   const std::string larger = "value=$(head -c 50000000 /dev/zero | tr '\\0' x); echo; sleep 600; : $value";
-  const auto rank = StartProcess(
-      {.arguments = {"/bin/sh", "-c", "sh -c \"$0\"; :", larger}, .stdout_fd = pipe->writing.get()});
+  const auto rank = StartProcess({.arguments = {"/bin/sh", "-c", "sh -c \"$0\"; :", larger},
+                                  .stdout_fd = pipe->writing.get(),
+                                  .own_group = true});
   ASSERT_TRUE(rank.ok());
   char byte = 0;
-  ASSERT_EQ(::read(pipe->reading.get(), &byte, 1), 1);
+  EXPECT_EQ(::read(pipe->reading.get(), &byte, 1), 1);
+  const double of_shell = ResidentBytes(*rank).value_or(0);
   const auto memory = MemoryOfRank(*rank, ProcessTable::Read());
-  ASSERT_TRUE(memory.has_value());
-  EXPECT_LT(ResidentBytes(*rank).value_or(0), 25e6);
-  EXPECT_GT(memory->resident_bytes, 50e6);
-  EXPECT_EQ(memory->checkpoint_bytes, 0);
-  for (const pid_t pid : ProcessTable::Read().RunningBelow(*rank)) ::kill(pid, SIGKILL);
-  ::kill(*rank, SIGKILL);
+  KillGroup(*rank, SIGKILL);
   EXPECT_EQ(::waitpid(*rank, nullptr, 0), *rank);
   EXPECT_FALSE(MemoryOfRank(*rank, ProcessTable::Read()).has_value());
+  ASSERT_TRUE(memory.has_value());
+  EXPECT_LT(of_shell, 25e6);
+  EXPECT_GT(memory->resident_bytes, 50e6);
+  EXPECT_EQ(memory->checkpoint_bytes, 0);
 }
 
 TEST(MemoryOfRank, HasItsCheckpointsInAddition) {
