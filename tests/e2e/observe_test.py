@@ -14,7 +14,7 @@ MAY_BE_EMPTY = {
     "training-job.json: annotation Restarts": "a killed process is started in its pod, at no charge",
     "training-job.json: annotation Rounds": "a line has a value in one interval only",
     "training-job.json: annotation Checkpoints": "a line has a value in one interval only",
-    "training-job.json: Memory of checkpoints A": "the job is no script with the Python package",
+    "training-job.json: Memory of checkpoints, by rank A": "the job is no script with the Python package",
     "training-job.json: Samples and tokens per second B": "the job learns pictures, which have no tokens",
     **{f"training-job.json: {query}": "no node of the test cluster has a GPU"
        for query in ("GPU utilisation A", "Model FLOPs utilization (MFU) A", "GPU memory in use A", "GPU memory in use B", "GPU errors since the pods began A",
