@@ -316,9 +316,10 @@ void TrainingMetrics::SetMemory(int local_rank, double resident_bytes, double ch
   if (!rank.has_own_series) return;
   state_->Set(metric::kRankMemory, "Host memory that the rank's largest process holds.", resident_bytes,
               rank.labels);
-  if (checkpoint_bytes > 0)
-    state_->Set(metric::kRankCheckpointMemory, "Host memory that the checkpoints of the rank take.",
-                checkpoint_bytes, rank.labels);
+  std::optional<double> of_checkpoints;
+  if (checkpoint_bytes > 0) of_checkpoints = checkpoint_bytes;
+  state_->SetOrRemove(metric::kRankCheckpointMemory, "Host memory that the checkpoints of the rank take.",
+                      of_checkpoints, rank.labels);
 }
 
 void TrainingMetrics::CountHang(int local_rank) {

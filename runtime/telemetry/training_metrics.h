@@ -22,7 +22,7 @@ class TrainingMetrics {
   // Sets the global rank of a local rank in the new round. A pod that no longer has rank 0, which evaluates, removes
   // its evaluation.
   void SetPlace(int local_rank, int rank, int world_size);
-  // `checkpoint_bytes`: beside the others; 0: it keeps none in memory.
+  // `checkpoint_bytes`: in addition to the others; 0: it keeps none in memory.
   void SetMemory(int local_rank, double resident_bytes, double checkpoint_bytes);
   void CountHang(int local_rank);
   void Observe(const std::vector<GpuReading>& gpus);

@@ -32,8 +32,8 @@ struct HistoryRecord {
   double loss = std::numeric_limits<double>::quiet_NaN();
   double accuracy = 0;            // kEvaluation
   double samples_per_second = 0;  // kStep, smoothed
-  double communication_ratio =
-      0;               // kStep: the share of its time that the writer waited for other ranks, smoothed
+  // kStep: share of the time in which the writer waited for other ranks, smoothed
+  double communication_ratio = 0;
   std::string source;  // kRound: the source of the writer's state, as in Synced
   std::string cause;   // kRound: how the previous round ended; empty: there was none, or it is unknown
 };

@@ -326,7 +326,8 @@ class Supervisor {
   }
 
   void MeasureMemory() {
-    const ProcessTable processes = ProcessTable::Read();
+    // `lockstep-rank` starts no others.
+    const ProcessTable processes = options_.is_program ? ProcessTable::Read() : ProcessTable();
     for (int i = 0; i < options_.config.nproc; ++i) {
       const auto& process = slot(i).process;
       const auto memory = process == nullptr ? std::nullopt : MemoryOfRank(process->pid(), processes);

@@ -141,6 +141,8 @@ TEST(TrainingMetrics, HasTheMemoryOfCheckpointsWhereThereIsAny) {
                                            Not(HasSubstr("checkpoint_memory"))));
   metrics.SetMemory(1, 1000, 500);
   EXPECT_THAT(metrics.Scrape().body, HasSubstr("lockstep_rank_checkpoint_memory_bytes" + labels + "500\n"));
+  metrics.SetMemory(1, 1000, 0);
+  EXPECT_THAT(metrics.Scrape().body, Not(HasSubstr("checkpoint_memory"))) << "its process is another one";
 }
 
 constexpr const char* kOfGpu =

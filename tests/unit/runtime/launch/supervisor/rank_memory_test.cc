@@ -15,7 +15,7 @@ namespace {
 TEST(MemoryOfRank, IsThatOfTheLargestProcessThatWasStartedForIt) {
   auto pipe = MakePipe();
   ASSERT_TRUE(pipe.ok());
-  // A shell that starts a larger one, as `lockstep program` starts a script.
+  // A shell that starts a larger one, as `lockstep program` starts a script. That one is there until it is killed below.
   const std::string larger = "value=$(head -c 50000000 /dev/zero | tr '\\0' x); echo; sleep 600; : $value";
   const auto rank = StartProcess({.arguments = {"/bin/sh", "-c", "sh -c \"$0\"; :", larger},
                                   .stdout_fd = pipe->writing.get(),
