@@ -135,7 +135,7 @@ def test_a_standby_takes_the_place_of_a_lost_rank(folder):
 
 def test_a_compiled_model_is_not_compiled_again(folder):
     def graphs():
-        return {pid: len(pathlib.Path(folder, f"compiled-{pid}").read_text().splitlines()) for rank, pid in before.items() if rank != 1}
+        return {pid: pathlib.Path(folder, f"compiled-{pid}").read_text().splitlines().count("any rows") for rank, pid in before.items() if rank != 1}
 
     with TrainRun(folder, LONG, "compiles") as run:
         with slowly(folder):

@@ -3,7 +3,8 @@
 While FOLDER/slowly exists each step takes longer, so a test has time to do something; while FOLDER/saves exists it saves now and then. The rank that finds FOLDER/holds-RANK holds the lock of the
 interpreter for as many seconds as that says. While FOLDER/computes exists, the forward pass takes longer, and ten times as long on the rank that it names. FOLDER/joins-PID: a process is about to
 join. Each rank writes what it came to: FOLDER/final-RANK.json. With `windows`, ranks average after some steps, and each process writes FOLDER/averages-PID:
-lines of round, step, and a digest of the weights. With `compiles` it writes a line into FOLDER/compiled-PID for each graph of the model that PyTorch compiles.
+lines of round, step, and a digest of the weights. With `compiles` it writes a line into FOLDER/compiled-PID for each graph of the model that PyTorch compiles: for any number of
+rows, or for none or one of them, which PyTorch compiles for themselves and which the last step of an epoch has.
 """
 import ctypes
 import hashlib
@@ -58,9 +59,10 @@ def compute(file, rank):
 
 def counted_in(file):
     """A backend of torch.compile."""
-    def compiled(graph, _):
+    def compiled(graph, inputs):
+        sizes = [size for each in inputs for size in (each.shape if isinstance(each, torch.Tensor) else [each])]
         with file.open("a") as graphs:
-            graphs.write("a graph\n")
+            graphs.write("any rows\n" if any(isinstance(size, torch.SymInt) for size in sizes) else "none or one\n")
         return graph.forward
     return compiled
 
