@@ -83,19 +83,19 @@ Result<StepReport> FsdpStepper::Attempt(const Requests& requests, const std::sto
   at::Tensor sums = at::zeros({FsdpSum::kSums}, at::kDouble);
   const std::span<double> values(sums.data_ptr<double>(), FsdpSum::kSums);
   StepTotals::Of(report.local_count, report.local_corrupt, requests).CopyTo(values);
-  values[FsdpSum::kLoss] = passed.loss;
   LOCKSTEP_TRY(context_.phases.Time("reduce", [&] { return state_.layers().SumOverGroups(*communicator_); }));
-  LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "norm of the gradient", [&] {
+  LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "loss and norm of the gradient", [&] {
+    values[FsdpSum::kLoss] = passed.loss.Read();
     const bool is_in_first_group = communicator_->rank() < communicator_->subgroup().world();
     if (is_in_first_group) values[FsdpSum::kSquares] = state_.layers().SquaresOfGradients();
   }));
+  const bool is_loss_finite = std::isfinite(values[FsdpSum::kLoss]);
   LOCKSTEP_TRY(context_.phases.Time("reduce", [&]() -> Result<void> {
     LOCKSTEP_TRY(state_.layers().ShareGradients(*communicator_));
     state_.layers().AwaitEnd(report.learning_rate);
     return communicator_->SumInPlace(sums);
   }));
-  return context_.phases.Time("optimizer",
-                              [&] { return End(sums, std::move(report), std::isfinite(passed.loss)); });
+  return context_.phases.Time("optimizer", [&] { return End(sums, std::move(report), is_loss_finite); });
 }
 
 Result<void> FsdpStepper::Pass(const Slice* piece, Passed& passed, const std::stop_token& stop) {
@@ -129,7 +129,7 @@ Result<void> FsdpStepper::Pass(const Slice* piece, Passed& passed, const std::st
     if (!has_samples) return {};
     return CatchTorch(ErrorCode::kInternal, "forward pass", [&] {
       loss = state_.model->LossSum(outputs, batch.targets);
-      passed.loss += loss.item<double>();
+      passed.loss.Add(loss);
       loss = loss * state_.loss_scale.factor();
     });
   }));

@@ -11,6 +11,7 @@
 #include "runtime/data/loader.h"
 #include "runtime/train/fsdp/fsdp_state.h"
 #include "runtime/train/step/batch_math.h"
+#include "runtime/train/step/loss_total.h"
 #include "runtime/train/step/not_finite_steps.h"
 #include "runtime/train/step/stepper.h"
 
@@ -29,7 +30,7 @@ class FsdpStepper final : public Stepper {
  private:
   // Of this rank's micro-batches.
   struct Passed {
-    double loss = 0;      // summed over the samples
+    LossTotal loss{};     // summed over the samples
     int64_t corrupt = 0;  // samples left out
   };
   [[nodiscard]] Result<StepReport> Attempt(const Requests& requests, const std::stop_token& stop);

@@ -15,6 +15,7 @@
 #include "runtime/models/precision.h"
 #include "runtime/parallel/pipeline_schedule.h"
 #include "runtime/train/pipeline/activations.h"
+#include "runtime/train/step/loss_total.h"
 #include "runtime/train/step/micro_batch_source.h"
 #include "runtime/train/step/not_finite.h"
 #include "runtime/train/step/schedule.h"
@@ -61,7 +62,7 @@ class PipelineStepper::Pass {
         outputs_(share.pieces.size()),
         gradients_(share.pieces.size()) {}
 
-  [[nodiscard]] double loss() const { return loss_; }
+  [[nodiscard]] const LossTotal& loss() const { return loss_; }
 
   Result<void> Run() {
     const auto moves = parallel::OneForwardOneBackward(staged_.coordinate()->stage, staged_.mesh().stages,
@@ -137,7 +138,7 @@ class PipelineStepper::Pass {
     }
     if (IsLast(staged_)) {
       x = state_.model->LossSum(x, batch.targets);
-      loss_ += x.item<double>();
+      loss_.Add(x);
       x = x * state_.loss_scale.factor();
     }
     outputs_[i] = x;
@@ -164,7 +165,7 @@ class PipelineStepper::Pass {
   std::vector<at::Tensor> inputs_;     // of the micro-batches in progress
   std::vector<at::Tensor> outputs_;    // in the last stage: the loss
   std::vector<at::Tensor> gradients_;  // with respect to the outputs
-  double loss_ = 0;
+  LossTotal loss_;
 };
 
 PipelineStepper::PipelineStepper(const StepContext& context, PipelineState& state)
@@ -223,14 +224,16 @@ Result<StepReport> PipelineStepper::Attempt(const Requests& requests, const std:
   const std::span<double> values(sums.data_ptr<double>(), StageSum::kSums);
   const int64_t counted = counts_samples ? share.positions.size() : 0;
   StepTotals::Of(counted, 0, requests).CopyTo(values);
-  values[StageSum::kLoss] = pass.loss();
-  LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "norm of the gradient",
-                          [&] { values[StageSum::kSquares] = stages_.SquaresOnce(); }));
+  LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "loss and norm of the gradient", [&] {
+    values[StageSum::kLoss] = pass.loss().Read();
+    values[StageSum::kSquares] = stages_.SquaresOnce();
+  }));
+  const bool is_loss_finite = std::isfinite(values[StageSum::kLoss]);
   stages_.AwaitEnd(
       communicator_->place().round,
       LearningRate(context_.spec.schedule, api::BaseLearningRate(context_.spec), step, context_.total_steps));
   LOCKSTEP_TRY(context_.phases.Time("reduce", [&] { return communicator_->SumInPlace(sums); }));
-  return context_.phases.Time("optimizer", [&] { return End(sums, counted, std::isfinite(pass.loss())); });
+  return context_.phases.Time("optimizer", [&] { return End(sums, counted, is_loss_finite); });
 }
 
 Result<StepReport> PipelineStepper::End(const at::Tensor& sums, int64_t local_count, bool is_loss_finite) {

@@ -145,7 +145,7 @@ Result<StepReport> StepRunner::RunOrFail(Peers peers, parallel::Strategy& strate
   const bool by_graphs = way != StepGraphs::Way::kPassByPass;
   if (way != StepGraphs::Way::kReplay) LOCKSTEP_TRY(strategy.BeginStep(share.micro_batches));
   at::Tensor sums = EmptySums(share);
-  const std::span<double> losses = LossesOf(share, rank_, sums);
+  std::vector<at::Tensor> losses;  // of the micro-batches
   Forwarded forwarded;
   if (by_graphs) {
     LOCKSTEP_TRY(TakeByGraphs(share.pieces, strategy, stop, losses));
@@ -159,16 +159,22 @@ Result<StepReport> StepRunner::RunOrFail(Peers peers, parallel::Strategy& strate
       .CopyTo(ValuesOf(sums));
   std::optional<comm::Communicator::Pending> pending;
   const auto start_sum = [&]() -> Result<void> {
+    LOCKSTEP_TRY(comm::CatchTorch(ErrorCode::kInternal, "reading losses", [&] {
+      std::transform(losses.begin(), losses.end(), LossesOf(share, rank_, sums).begin(),
+                     [](const at::Tensor& loss) { return loss.item<double>(); });
+    }));
     if (peers == nullptr) return {};
     LOCKSTEP_TRY(comm::Communicator::Pending started, peers->StartSum(sums));
     pending.emplace(std::move(started));
     return {};
   };
-  // Started early, so that it overlaps with the backward pass. The losses of a graph are known only after its
+  // On the CPU it is started early, so that it overlaps with the backward pass. On another device the host would
+  // wait for the forward pass before it queues the backward pass. The losses of a graph are known only after its
   // sums, and all ranks must sum in the same order, including ranks that replay nothing in a step.
-  if (graphs_ == nullptr) LOCKSTEP_TRY(start_sum());
+  const bool is_early = graphs_ == nullptr && state_.device.is_cpu();
+  if (is_early) LOCKSTEP_TRY(start_sum());
   if (!by_graphs) LOCKSTEP_TRY(Backward(strategy, forwarded.loss, /*last=*/true));
-  if (graphs_ != nullptr) LOCKSTEP_TRY(start_sum());
+  if (!is_early) LOCKSTEP_TRY(start_sum());
   if (pending.has_value()) LOCKSTEP_TRY(context_.phases.Time("reduce", [&] { return pending->Wait(); }));
   // All sums are known to be good here, so no failure of another rank can undo what follows.
   return context_.phases.Time("optimizer", [&] { return Apply(sums, peers, share, forwarded.corrupt); });
@@ -177,12 +183,12 @@ Result<StepReport> StepRunner::RunOrFail(Peers peers, parallel::Strategy& strate
 Result<StepRunner::Forwarded> StepRunner::ForwardShare(const std::vector<Slice>& pieces,
                                                        parallel::Strategy& strategy,
                                                        const std::stop_token& stop,
-                                                       std::span<double> losses) {
+                                                       std::vector<at::Tensor>& losses) {
   Forwarded all;
-  for (std::size_t i = 0; i < pieces.size(); ++i) {
+  for (const Slice& slice : pieces) {
     if (all.loss.defined()) LOCKSTEP_TRY(Backward(strategy, all.loss, /*last=*/false));
-    LOCKSTEP_TRY(const Forwarded piece, Forward(pieces[i], stop));
-    losses[i] = piece.loss.item<double>();
+    LOCKSTEP_TRY(const Forwarded piece, Forward(slice, stop));
+    losses.push_back(piece.loss.detach());
     all.loss = piece.loss;
     all.corrupt += piece.corrupt;
   }
@@ -249,8 +255,7 @@ Result<void> StepRunner::Backward(parallel::Strategy& strategy, const at::Tensor
 }
 
 Result<void> StepRunner::TakeByGraphs(const std::vector<Slice>& pieces, parallel::Strategy& strategy,
-                                      const std::stop_token& stop, std::span<double> losses) {
-  std::vector<at::Tensor> of_pieces;
+                                      const std::stop_token& stop, std::vector<at::Tensor>& losses) {
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     LOCKSTEP_TRY(const data::Batch batch, context_.phases.Time("data", [&] { return NextBatch(stop); }));
     const bool last = i + 1 == pieces.size();
@@ -259,12 +264,9 @@ Result<void> StepRunner::TakeByGraphs(const std::vector<Slice>& pieces, parallel
       return graphs_->Take(batch,
                            [&](const data::Batch& there) { return PassToRecord(strategy, there, last); });
     }));
-    of_pieces.push_back(std::move(loss));
+    losses.push_back(std::move(loss));
   }
-  LOCKSTEP_TRY(context_.phases.Time("graph", [this] { return graphs_->Await(); }));
-  return CatchTorch(ErrorCode::kInternal, "reading losses", [&] {
-    for (std::size_t i = 0; i < pieces.size(); ++i) losses[i] = of_pieces[i].item<double>();
-  });
+  return context_.phases.Time("graph", [this] { return graphs_->Await(); });
 }
 
 Result<at::Tensor> StepRunner::PassToRecord(parallel::Strategy& strategy, const data::Batch& batch,

@@ -8,7 +8,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -70,15 +69,15 @@ class StepRunner {
   [[nodiscard]] at::Tensor SeededLossOf(const Part& part) const;
   [[nodiscard]] Result<data::Batch> NextBatch(const std::stop_token& stop);
   [[nodiscard]] Result<Forwarded> Forward(const Slice& piece, const std::stop_token& stop);
-  // Computes the share's micro-batches except for the backward pass of the last one. Stores the loss of each
-  // in `losses`.
+  // Computes the share's micro-batches except for the backward pass of the last one. Adds the loss of each
+  // to `losses`, on the device.
   [[nodiscard]] Result<Forwarded> ForwardShare(const std::vector<Slice>& pieces, parallel::Strategy& strategy,
-                                               const std::stop_token& stop, std::span<double> losses);
+                                               const std::stop_token& stop, std::vector<at::Tensor>& losses);
   // `loss` is undefined if the share is empty.
   [[nodiscard]] Result<void> Backward(parallel::Strategy& strategy, const at::Tensor& loss, bool last);
   // Computes all passes of the share, and the sum of the gradients, with CUDA graphs.
   [[nodiscard]] Result<void> TakeByGraphs(const std::vector<Slice>& pieces, parallel::Strategy& strategy,
-                                          const std::stop_token& stop, std::span<double> losses);
+                                          const std::stop_token& stop, std::vector<at::Tensor>& losses);
   [[nodiscard]] Result<at::Tensor> PassToRecord(parallel::Strategy& strategy, const data::Batch& batch,
                                                 bool last);
   [[nodiscard]] Result<StepReport> Apply(const at::Tensor& sums, Peers peers, const RankShare& share,
