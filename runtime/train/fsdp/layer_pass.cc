@@ -19,14 +19,14 @@ LayerPass::~LayerPass() {
 
 Result<at::Tensor> LayerPass::Forward(const at::Tensor& inputs, bool with_gradients) {
   const std::size_t count = layers_.layers().size();
-  LOCKSTEP_TRY(StartGather(layers_.shared_unit()));
-  LOCKSTEP_TRY(StartGather(layers_.UnitOf(0)));
-  LOCKSTEP_TRY(FinishGather(layers_.shared_unit()));
+  LOCKSTEP_TRY(StartGather(layers_.shared_units()));
+  LOCKSTEP_TRY(StartGather(layers_.UnitsOf(0)));
+  LOCKSTEP_TRY(FinishGather(layers_.shared_units()));
   at::Tensor x = inputs;
   for (std::size_t layer = 0; layer < count; ++layer) {
     const bool is_last = layer + 1 == count;
-    LOCKSTEP_TRY(FinishGather(layers_.UnitOf(layer)));
-    if (!is_last) LOCKSTEP_TRY(StartGather(layers_.UnitOf(layer + 1)));
+    LOCKSTEP_TRY(FinishGather(layers_.UnitsOf(layer)));
+    if (!is_last) LOCKSTEP_TRY(StartGather(layers_.UnitsOf(layer + 1)));
     LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "forward pass", [&] {
       if (x.defined()) x = layers_.layers()[layer].forward(x);
       // It would keep copies of the layer's parameters.
@@ -34,7 +34,7 @@ Result<at::Tensor> LayerPass::Forward(const at::Tensor& inputs, bool with_gradie
       if (with_gradients && x.defined() && x.requires_grad())
         x.register_hook([this, layer](const at::Tensor&) { OnGradientOf(layer); });
     }));
-    if (!with_gradients || !is_last) Free(layers_.UnitOf(layer));  // the way back begins with the last layer
+    if (!with_gradients || !is_last) Free(layers_.UnitsOf(layer));  // the way back begins with the last layer
   }
   open_ = count;
   return x;
@@ -47,9 +47,9 @@ Result<void> LayerPass::Backward(const at::Tensor& loss) {
     if (!done.ok()) return done;
   }
   LOCKSTEP_TRY(OpenDownTo(0));
-  for (const Unit unit : {layers_.UnitOf(0), layers_.shared_unit()}) {
-    LOCKSTEP_TRY(StartSum(unit));
-    Free(unit);
+  for (const UnitNumbers& units : {layers_.UnitsOf(0), layers_.shared_units()}) {
+    LOCKSTEP_TRY(StartSum(units));
+    Free(units);
   }
   return FinishSum();
 }
@@ -69,72 +69,81 @@ Result<void> LayerPass::OpenDownTo(std::size_t layer) {
 // When the gradient of a layer's output is there, the gradients of all later layers are complete: autograd
 // computes what was made last first.
 Result<void> LayerPass::Open(std::size_t layer) {
-  LOCKSTEP_TRY(StartGather(layers_.UnitOf(layer)));
-  LOCKSTEP_TRY(FinishGather(layers_.UnitOf(layer)));
-  if (layer > 0) LOCKSTEP_TRY(StartGather(layers_.UnitOf(layer - 1)));
+  LOCKSTEP_TRY(StartGather(layers_.UnitsOf(layer)));
+  LOCKSTEP_TRY(FinishGather(layers_.UnitsOf(layer)));
+  if (layer > 0) LOCKSTEP_TRY(StartGather(layers_.UnitsOf(layer - 1)));
   if (layer + 1 == layers_.layers().size()) return {};
-  LOCKSTEP_TRY(StartSum(layers_.UnitOf(layer + 1)));
-  Free(layers_.UnitOf(layer + 1));
+  LOCKSTEP_TRY(StartSum(layers_.UnitsOf(layer + 1)));
+  Free(layers_.UnitsOf(layer + 1));
   return {};
 }
 
-Result<void> LayerPass::StartGather(Unit unit) {
-  if (!unit.has_value()) return {};
-  Gathering& gathering = units_[*unit];
-  if (gathering.is_shown || gathering.pending.has_value()) return {};
-  at::Tensor mine;
-  LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "gathering a layer", [&] {
-    const at::NoGradGuard no_grad;
-    mine = layers_.PaddedPiece(*unit, communicator_.world());
-    gathering.all = at::empty({mine.numel() * communicator_.world()}, mine.options());
-  }));
-  LOCKSTEP_TRY(Communicator::Pending started, communicator_.StartAllGather(gathering.all, mine));
-  gathering.pending.emplace(std::move(started));
+Result<void> LayerPass::StartGather(const UnitNumbers& units) {
+  for (const std::size_t unit : units) {
+    Gathering& gathering = units_[unit];
+    if (gathering.is_shown || gathering.pending.has_value()) continue;
+    at::Tensor mine;
+    LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "gathering a layer", [&] {
+      const at::NoGradGuard no_grad;
+      mine = layers_.PaddedPiece(unit, communicator_.world());
+      gathering.all = at::empty({mine.numel() * communicator_.world()}, mine.options());
+    }));
+    LOCKSTEP_TRY(Communicator::Pending started, communicator_.StartAllGather(gathering.all, mine));
+    gathering.pending.emplace(std::move(started));
+  }
   return {};
 }
 
-Result<void> LayerPass::FinishGather(Unit unit) {
-  if (!unit.has_value() || units_[*unit].is_shown) return {};
-  Gathering& gathering = units_[*unit];
-  LOCKSTEP_TRY(Wait(*gathering.pending));
-  gathering.pending.reset();
-  layers_.Show(*unit, gathering.all);
-  gathering.all.reset();
-  gathering.is_shown = true;
+Result<void> LayerPass::FinishGather(const UnitNumbers& units) {
+  for (const std::size_t unit : units) {
+    Gathering& gathering = units_[unit];
+    if (gathering.is_shown) continue;
+    LOCKSTEP_TRY(Wait(*gathering.pending));
+    gathering.pending.reset();
+    layers_.Show(unit, gathering.all);
+    gathering.all.reset();
+    gathering.is_shown = true;
+  }
   return {};
 }
 
-void LayerPass::Free(Unit unit) {
-  if (!unit.has_value()) return;
-  Gathering& gathering = units_[*unit];
-  if (gathering.is_shown) layers_.Hide(*unit);
+void LayerPass::Free(const UnitNumbers& units) {
+  for (const std::size_t unit : units) Free(unit);
+}
+
+void LayerPass::Free(std::size_t unit) {
+  Gathering& gathering = units_[unit];
+  if (gathering.is_shown) layers_.Hide(unit);
   gathering.is_shown = false;
   gathering.pending.reset();
   gathering.all.reset();
 }
 
-Result<void> LayerPass::StartSum(Unit unit) {
-  if (!unit.has_value()) return {};
+Result<void> LayerPass::StartSum(const UnitNumbers& units) {
+  if (units.empty()) return {};
   LOCKSTEP_TRY(FinishSum());
-  at::Tensor sent;
-  at::Tensor received;
-  LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "packing gradients", [&] {
-    sent = layers_.TakeGradients(*unit, communicator_.world());
-    received = at::empty_like(sent);
-  }));
-  LOCKSTEP_TRY(Communicator::Pending started, communicator_.StartAllToAll(received, sent));
-  summing_.emplace(Summing{*unit, std::move(received), std::move(started)});
+  for (const std::size_t unit : units) {
+    at::Tensor sent;
+    at::Tensor received;
+    LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "packing gradients", [&] {
+      sent = layers_.TakeGradients(unit, communicator_.world());
+      received = at::empty_like(sent);
+    }));
+    LOCKSTEP_TRY(Communicator::Pending started, communicator_.StartAllToAll(received, sent));
+    summing_.push_back({unit, std::move(received), std::move(started)});
+  }
   return {};
 }
 
 Result<void> LayerPass::FinishSum() {
-  if (!summing_.has_value()) return {};
-  LOCKSTEP_TRY(Wait(summing_->pending));
-  LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "adding gradients", [&] {
-    const at::NoGradGuard no_grad;
-    layers_.AddGradient(summing_->unit, summing_->received.view({communicator_.world(), -1}).sum(0));
-  }));
-  summing_.reset();
+  for (Summing& summing : summing_) {
+    LOCKSTEP_TRY(Wait(summing.pending));
+    LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "adding gradients", [&] {
+      const at::NoGradGuard no_grad;
+      layers_.AddGradient(summing.unit, summing.received.view({communicator_.world(), -1}).sum(0));
+    }));
+  }
+  summing_.clear();
   return {};
 }
 

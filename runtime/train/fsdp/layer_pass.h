@@ -46,13 +46,13 @@ class LayerPass {
     at::Tensor received;
     comm::Communicator::Pending pending;
   };
-  using Unit = std::optional<std::size_t>;
 
-  // Nothing happens for a layer without a unit.
-  [[nodiscard]] Result<void> StartGather(Unit unit);
-  [[nodiscard]] Result<void> FinishGather(Unit unit);
-  void Free(Unit unit);
-  [[nodiscard]] Result<void> StartSum(Unit unit);
+  [[nodiscard]] Result<void> StartGather(const UnitNumbers& units);
+  [[nodiscard]] Result<void> FinishGather(const UnitNumbers& units);
+  void Free(const UnitNumbers& units);
+  void Free(std::size_t unit);
+  // Ends the sums that were started before.
+  [[nodiscard]] Result<void> StartSum(const UnitNumbers& units);
   [[nodiscard]] Result<void> FinishSum();
   // On the way back: opens all layers down to this one.
   [[nodiscard]] Result<void> OpenDownTo(std::size_t layer);
@@ -65,7 +65,7 @@ class LayerPass {
   comm::Communicator& communicator_;  // of the group
   std::vector<Gathering> units_;
   std::size_t open_ = 0;  // on the way back: the layers from this one on are open
-  std::optional<Summing> summing_;
+  std::vector<Summing> summing_;
   std::optional<Error> failed_;
   double waited_seconds_ = 0;
 };

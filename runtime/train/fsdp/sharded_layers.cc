@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <numeric>
 #include <span>
 #include <utility>
@@ -29,11 +28,6 @@ std::vector<std::string> SlotNames(const api::OptimizerSpec& spec) {
   return names;
 }
 
-Error NotDivisible(const api::TrainingSpec& spec, const std::string& problem) {
-  return {ErrorCode::kInvalidArgument, "spec.training.strategy: fsdp cannot divide the model " +
-                                           std::string(api::NameOf(spec.model.name)) + ", " + problem};
-}
-
 at::DataPtr TakeMemory(const at::Tensor& tensor) {
   return tensor.storage().set_data_ptr(at::DataPtr(nullptr, tensor.device()));
 }
@@ -45,84 +39,34 @@ Result<std::unique_ptr<ShardedLayers>> ShardedLayers::Make(const api::TrainingSp
                                                            Copies copies) {
   std::unique_ptr<ShardedLayers> made;
   LOCKSTEP_TRY(CatchTorch(ErrorCode::kInvalidArgument, "spec.training.model", [&]() -> Result<void> {
-    LOCKSTEP_TRY(Layout layout, LayOut(spec, *model));
-    made.reset(new ShardedLayers(spec, std::move(model), std::move(layout), device, copies));
+    LOCKSTEP_TRY(Units units, DivideIntoUnits(spec, *model));
+    made.reset(new ShardedLayers(spec, std::move(model), std::move(units), device, copies));
     return {};
   }));
   return made;
 }
 
-Result<ShardedLayers::Layout> ShardedLayers::LayOut(const api::TrainingSpec& spec, Model& model) {
-  Layout layout{.layers = model.Layers()};
-  if (layout.layers.empty()) {
-    return NotDivisible(
-        spec,
-        "which does not say what its layers are: override lockstep::Model::Layers in a plugin, "
-        "or use zero1");
-  }
-  std::map<const void*, std::vector<std::size_t>> users;  // layers of each parameter
-  for (std::size_t layer = 0; layer < layout.layers.size(); ++layer) {
-    for (const auto& module : layout.layers[layer].modules) {
-      for (const at::Tensor& parameter : module->parameters()) {
-        std::vector<std::size_t>& of_this = users[parameter.unsafeGetTensorImpl()];
-        if (of_this.empty() || of_this.back() != layer) of_this.push_back(layer);
-      }
-    }
-  }
-  std::vector<std::vector<NamedTensor>> by_unit(layout.layers.size() + 1);  // the last one: shared
-  for (const auto& parameter : model.named_parameters()) {
-    if (!parameter.value().requires_grad()) continue;
-    const std::vector<std::size_t>& of_this = users[parameter.value().unsafeGetTensorImpl()];
-    if (of_this.empty()) return NotDivisible(spec, "whose " + parameter.key() + " is in none of its layers");
-    if (parameter.value().scalar_type() != at::kFloat)
-      return NotDivisible(spec, "whose " + parameter.key() + " is not float32");
-    by_unit[of_this.size() > 1 ? layout.layers.size() : of_this.front()].push_back(
-        {parameter.key(), parameter.value()});
-  }
-  int64_t begin = 0;
-  for (std::size_t i = 0; i < by_unit.size(); ++i) {
-    std::optional<std::size_t> unit;
-    if (!by_unit[i].empty()) {
-      unit = layout.units.size();
-      Unit& added = layout.units.emplace_back();
-      added.first = layout.parameters.size();
-      added.count = by_unit[i].size();
-      added.range.begin = begin;
-      for (const NamedTensor& parameter : by_unit[i]) begin += parameter.tensor.numel();
-      added.range.end = begin;
-      layout.parameters.insert(layout.parameters.end(), by_unit[i].begin(), by_unit[i].end());
-    }
-    if (i < layout.layers.size()) {
-      layout.unit_of_layer.push_back(unit);
-    } else {
-      layout.shared_unit = unit;
-    }
-  }
-  if (layout.units.empty()) return Error{ErrorCode::kInvalidArgument, "the model has no parameter to train"};
-  return layout;
-}
-
-ShardedLayers::ShardedLayers(const api::TrainingSpec& spec, std::shared_ptr<Model> model, Layout layout,
+ShardedLayers::ShardedLayers(const api::TrainingSpec& spec, std::shared_ptr<Model> model, Units units,
                              at::Device device, Copies copies)
-    : HeldShards(layout.parameters, SlotNames(spec.optimizer), at::TensorOptions(device).dtype(at::kFloat),
+    : HeldShards(units.parameters, SlotNames(spec.optimizer), at::TensorOptions(device).dtype(at::kFloat),
                  /*begins_at_zero=*/false, copies, "layers and optimizer state"),
       spec_(spec.optimizer),
       sharding_group_(spec.fsdp.sharding_group.value_or(0)),
       model_(std::move(model)),
-      layers_(std::move(layout.layers)),
-      parameters_(std::move(layout.parameters)),
-      units_(std::move(layout.units)),
-      unit_of_layer_(std::move(layout.unit_of_layer)),
-      shared_unit_(layout.shared_unit) {
+      layers_(std::move(units.layers)),
+      parameters_(std::move(units.parameters)),
+      units_(std::move(units.all)),
+      of_layer_(std::move(units.of_layer)),
+      shared_(std::move(units.shared)) {
   const at::NoGradGuard no_grad;
   for (std::size_t i = 0; i < units_.size(); ++i) {
-    Unit& unit = units_[i];
-    unit.flat = at::empty({unit.range.size()}, options());
+    const Unit& unit = units_[i];
+    const at::Tensor& flat = flats_.emplace_back(at::empty({unit.range.size()}, options().dtype(unit.type)));
     int64_t begin = 0;
     for (std::size_t p = unit.first; p < unit.first + unit.count; ++p) {
       at::Tensor& parameter = parameters_[p].tensor;
       initial_.push_back(parameter.variable_data());
-      parameter.set_data(unit.flat.narrow(0, begin, parameter.numel()).view(parameter.sizes()));
+      parameter.set_data(flat.narrow(0, begin, parameter.numel()).view(parameter.sizes()));
       begin += parameter.numel();
     }
     Hide(i);
@@ -163,9 +107,9 @@ int64_t ShardedLayers::PieceOf(std::size_t unit, int group) const {
 }
 
 at::Tensor ShardedLayers::PaddedPiece(std::size_t unit, int group) const {
-  const at::Tensor& mine = Mine(unit).slots.front();
+  const at::Tensor mine = Mine(unit).slots.front().to(units_[unit].type);
   const int64_t padding = PieceOf(unit, group) - mine.numel();
-  return padding == 0 ? mine : at::cat({mine, at::zeros({padding}, options())});
+  return padding == 0 ? mine : at::cat({mine, at::zeros({padding}, mine.options())});
 }
 
 std::vector<WeightAndAverage> ShardedLayers::Averages() const {
@@ -180,14 +124,14 @@ std::vector<WeightAndAverage> ShardedLayers::Averages() const {
 }
 
 void ShardedLayers::Show(std::size_t unit, const at::Tensor& gathered) {
-  const at::Storage& storage = units_[unit].flat.storage();
+  const at::Storage& storage = flats_[unit].storage();
   const std::size_t bytes = gathered.storage().nbytes();
   storage.set_data_ptr_noswap(TakeMemory(gathered));
   storage.unsafeGetStorageImpl()->set_nbytes(bytes);
 }
 
 void ShardedLayers::Hide(std::size_t unit) {
-  const at::Tensor& flat = units_[unit].flat;
+  const at::Tensor& flat = flats_[unit];
   TakeMemory(flat).clear();
   flat.storage().unsafeGetStorageImpl()->set_nbytes(0);
 }
@@ -230,7 +174,7 @@ at::Tensor ShardedLayers::TakeGradients(std::size_t index, int group) {
   std::vector<at::Tensor> gradients;
   for (std::size_t p = unit.first; p < unit.first + unit.count; ++p) {
     at::Tensor& gradient = parameters_[p].tensor.mutable_grad();
-    gradients.push_back(gradient.defined() ? gradient.reshape(-1)
+    gradients.push_back(gradient.defined() ? gradient.reshape(-1).to(at::kFloat)
                                            : at::zeros({parameters_[p].tensor.numel()}, options()));
     gradient.reset();
   }

@@ -1,9 +1,8 @@
 #pragma once
 // A model whose parameters and optimizer state are divided over the ranks by elements (ZeRO stage 3:
-// Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", 2020). A unit is
-// what is gathered at once: the parameters that one layer alone uses, or all those that several layers use.
-// Each rank holds an equal piece of each unit; the parameters of the model have no memory until a LayerPass
-// gathers their unit.
+// Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", 2020). Each rank
+// holds an equal piece of each unit (units.h); the parameters of the model have no memory until a LayerPass
+// gathers their unit. Pieces are float32, whatever the type in which the parameters are used.
 //
 // A step is a transaction. It ends with one sum over all ranks. Before the sum, every rank has the summed
 // gradient of its pieces. A rank that does not learn the result keeps them: in the next round another rank
@@ -20,15 +19,13 @@
 //
 // Step thread. kAborted: the round broke; kInternal: LibTorch failed.
 
-#include <torch/nn/module.h>
-
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "runtime/common/api/training_spec.h"
 #include "runtime/models/model.h"
+#include "runtime/train/fsdp/units.h"
 #include "runtime/train/shards/held_shards.h"
 #include "runtime/train/state/step_facts.h"
 #include "runtime/train/step/optimizer.h"
@@ -51,15 +48,15 @@ class ShardedLayers final : public HeldShards {
 
   [[nodiscard]] const std::vector<Layer>& layers() const { return layers_; }
   [[nodiscard]] std::size_t units() const { return units_.size(); }
-  // The unit of a layer's own parameters; nothing: it has none.
-  [[nodiscard]] std::optional<std::size_t> UnitOf(std::size_t layer) const { return unit_of_layer_[layer]; }
-  // The unit of what several layers use.
-  [[nodiscard]] std::optional<std::size_t> shared_unit() const { return shared_unit_; }
+  // The units of a layer's own parameters.
+  [[nodiscard]] const UnitNumbers& UnitsOf(std::size_t layer) const { return of_layer_[layer]; }
+  // The units of what several layers use.
+  [[nodiscard]] const UnitNumbers& shared_units() const { return shared_; }
   // Ranks of a group, of `holders` that share the state.
   [[nodiscard]] int GroupOf(int holders) const override { return GroupSize(holders, sharding_group_); }
   // Elements of a unit that each rank of a group holds; the pieces of the last ranks may be smaller.
   [[nodiscard]] int64_t PieceOf(std::size_t unit, int group) const;
-  // This rank's elements, padded to the size of a piece.
+  // This rank's elements in the unit's type, padded to the size of a piece.
   [[nodiscard]] at::Tensor PaddedPiece(std::size_t unit, int group) const;
   // Of this rank's pieces; empty without weightAverage.
   [[nodiscard]] std::vector<WeightAndAverage> Averages() const;
@@ -70,8 +67,8 @@ class ShardedLayers final : public HeldShards {
 
   // Forgets the gradients of an earlier step.
   void BeginStep();
-  // The gradients of a unit's parameters, one after another, padded to the pieces of all ranks of a group. The
-  // parameters lose them.
+  // The gradients of a unit's parameters in float32, one after another, padded to the pieces of all ranks of a
+  // group. The parameters lose them.
   [[nodiscard]] at::Tensor TakeGradients(std::size_t unit, int group);
   // Adds to the gradient of this rank's piece.
   void AddGradient(std::size_t unit, const at::Tensor& sum);
@@ -97,22 +94,8 @@ class ShardedLayers final : public HeldShards {
   void Undo() { pending_ = {}; }
 
  private:
-  struct Unit {
-    Range range;            // of all elements
-    std::size_t first = 0;  // of its parameters
-    std::size_t count = 0;  // parameters
-    at::Tensor flat{};      // of which the parameters are views; without memory unless shown
-  };
-  struct Layout {
-    std::vector<Layer> layers;
-    std::vector<NamedTensor> parameters;  // unit after unit
-    std::vector<Unit> units;
-    std::vector<std::optional<std::size_t>> unit_of_layer;
-    std::optional<std::size_t> shared_unit;
-  };
-  ShardedLayers(const api::TrainingSpec& spec, std::shared_ptr<Model> model, Layout layout, at::Device device,
+  ShardedLayers(const api::TrainingSpec& spec, std::shared_ptr<Model> model, Units units, at::Device device,
                 Copies copies);
-  [[nodiscard]] static Result<Layout> LayOut(const api::TrainingSpec& spec, Model& model);
 
   [[nodiscard]] std::vector<Ranges> Cut(int holders) const override;
   [[nodiscard]] Holder Myself() const override;
@@ -127,9 +110,10 @@ class ShardedLayers final : public HeldShards {
   const std::shared_ptr<Model> model_;  // shared_ptr by torch::nn::Module's design
   const std::vector<Layer> layers_;
   std::vector<NamedTensor> parameters_;
-  std::vector<Unit> units_;
-  const std::vector<std::optional<std::size_t>> unit_of_layer_;
-  const std::optional<std::size_t> shared_unit_;
+  const std::vector<Unit> units_;
+  const std::vector<UnitNumbers> of_layer_;
+  const UnitNumbers shared_;
+  std::vector<at::Tensor> flats_;    // by unit: its parameters are views of it; without memory unless shown
   std::vector<at::Tensor> initial_;  // the parameters before the first step; empty: dropped
   Version pending_;
   double pending_learning_rate_ = 0;

@@ -32,7 +32,7 @@ api::TrainingSpec LayersOf(int64_t width, std::size_t layers) {
   return spec;
 }
 
-TEST(MemoryOfAStepOfFsdp, IsTheGradientOfAPartAndAFewLayers) {
+void ExpectAPartAndAFewLayers(api::Precision precision) {
   constexpr int64_t kWidth = 2048;
   constexpr std::size_t kLayers = 16;
   const int64_t layer = kWidth * kWidth * kBytesOfFloat;
@@ -52,9 +52,13 @@ TEST(MemoryOfAStepOfFsdp, IsTheGradientOfAPartAndAFewLayers) {
       LOCKSTEP_CHECK(trainer.RunRound(communicator, 3).ok());
       return budget.TakePeak();
     };
-    Trainer small(LayersOf(8, 2));
+    const auto in_precision = [precision](api::TrainingSpec spec) {
+      spec.precision = precision;
+      return spec;
+    };
+    Trainer small(in_precision(LayersOf(8, 2)));
     (void)step(small, rehearsal, kLayers * layer);  // loads the code that is measured
-    Trainer trainer(LayersOf(kWidth, kLayers));
+    Trainer trainer(in_precision(LayersOf(kWidth, kLayers)));
     int64_t bytes = 0;
     for (const NamedTensor& parameter : trainer.state().parameters)
       bytes += parameter.tensor.numel() * kBytesOfFloat;
@@ -73,6 +77,13 @@ TEST(MemoryOfAStepOfFsdp, IsTheGradientOfAPartAndAFewLayers) {
     EXPECT_EQ(rank.Wait(testing::kPatience), 0);
   }
 }
+
+TEST(MemoryOfAStepOfFsdp, IsTheGradientOfAPartAndAFewLayers) {
+  ExpectAPartAndAFewLayers(api::Precision::kFp32);
+}
+
+// Autograd keeps no 16-bit copies of all layers.
+TEST(MemoryOfAStepOfFsdp, IsTheSameInMixedPrecision) { ExpectAPartAndAFewLayers(api::Precision::kBf16); }
 
 }  // namespace
 }  // namespace lockstep::train
