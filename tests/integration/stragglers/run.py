@@ -97,7 +97,7 @@ def test_shares_by_speed_make_up_for_a_slow_rank(folder):
         os.makedirs(place)
         # Much to compute for a sample, little for a step.
         path = manifest(place, replicas=2, minimum=2, epochs=epochs, globalBatchSize=batch, balance=balance, evaluation={"everyEpochs": epochs},
-                        model={"name": "cnn", "cnn": {"channels": [96, 96], "hiddenSize": 16}})
+                        model={"name": "cnn", "cnn": {"channels": [64, 64], "hiddenSize": 16}})
         with Run(place, path) as run:
             run.until("both ranks", lambda: rank_of(run, 0) and rank_of(run, 1))
             with slowed(rank_of(run, 1), 4):
