@@ -11,8 +11,8 @@ LOST = "layers and optimizer state lost with the ranks that held it"
 STEPS = LONGER * -(-SAMPLES // BATCH)
 
 
-def job(folder, replicas=3, nproc=1, **fsdp):
-    return slow_manifest(folder, replicas, sections={"nprocPerNode": nproc}, strategy="fsdp", fsdp=fsdp, epochs=LONGER,
+def job(folder, replicas=3, nproc=1, precision="fp32", **fsdp):
+    return slow_manifest(folder, replicas, sections={"nprocPerNode": nproc}, strategy="fsdp", fsdp=fsdp, epochs=LONGER, precision=precision,
                     optimizer={"name": "adamw", "learningRate": 0.002, "weightDecay": 0.1, "clipNorm": 1})
 
 
@@ -38,7 +38,7 @@ def test_goes_back_to_the_checkpoint_when_a_rank_is_killed(folder):
 
 
 def test_goes_on_from_a_copy_when_a_rank_is_killed(folder):
-    with Run(folder, job(folder, copies=2)) as run:
+    with Run(folder, job(folder, copies=2, precision="bf16")) as run:
         kill_a_rank(run)
         expect_complete(run, LONGER)
     expect_peers_had_everything(folder)
