@@ -2,6 +2,8 @@
 
 #include <string_view>
 
+#include "runtime/common/api/exclusions.h"
+
 namespace lockstep::api {
 namespace {
 
@@ -110,128 +112,14 @@ void CheckSchedule(const TrainingSpec& training, const std::string& path, Violat
   }
 }
 
-// How often ranks synchronise, and what rare synchronisation excludes.
+// How often ranks synchronise.
 void CheckSync(const TrainingSpec& training, const std::string& path, Violations& violations) {
   const SyncSpec& sync = training.sync;
-  const bool is_async = training.strategy == Strategy::kAsync;
-  if (training.strategy != Strategy::kLocalsgd && sync.every_steps != 1)
+  const bool is_localsgd = training.strategy == Strategy::kLocalsgd;
+  if (!is_localsgd && sync.every_steps != 1)
     Add(violations, path + ".sync.everySteps", "applies only where strategy is localsgd");
-  if (training.strategy != Strategy::kLocalsgd && !is_async) {
-    if (sync.outer) Add(violations, path + ".sync.outer", "applies only where strategy is localsgd or async");
-    return;
-  }
-  const std::string where = "where strategy is " + std::string(NameOf(training.strategy));
-  if (sync.compression)
-    Add(violations, path + ".sync.compression", "must be absent " + where + ": it sends no gradients");
-  if (training.determinism == Determinism::kWorld) {
-    Add(violations, path + ".determinism",
-        "must be None " + where + ": the result of a rank's own steps depends on the number of ranks");
-  }
-  if (training.optimizer.weight_average) {
-    Add(violations, path + ".optimizer.weightAverage",
-        "must be absent " + where + ": between two averages of the ranks each has its own weights");
-  }
-  if (is_async && training.balance != Balance::kEqual) {
-    Add(violations, path + ".balance",
-        "must be Equal " + where + ": each rank takes as many samples as it can anyway");
-  }
-}
-
-// What layers on different ranks exclude.
-void CheckStages(const TrainingSpec& training, const std::string& path, Violations& violations) {
-  if (!DividesLayers(training.strategy)) return;
-  const std::string where = " where strategy is " + std::string(NameOf(training.strategy));
-  if (training.model.name == ModelName::kTorchscript) {
-    Add(violations, path + ".model.name",
-        "must not be torchscript" + where + ": a module does not say what its layers are; use ddp or zero1");
-  }
-  if (training.data.on_corrupt_record == OnCorruptRecord::kSkip) {
-    Add(violations, path + ".data.onCorruptRecord",
-        "must be Fail" + where +
-            ": only the ranks that read know which samples are left out; use ddp or zero1");
-  }
-  if (training.determinism == Determinism::kWorld) {
-    Add(violations, path + ".determinism",
-        "must be None" + where + ": how gradients are added up follows from the number of ranks");
-  }
-  if (training.balance == Balance::kSpeed) {
-    Add(violations, path + ".balance", "must be Equal" + where + ": each sample passes through all ranks");
-  }
-  if (training.sync.compression) Add(violations, path + ".sync.compression", "must be absent" + where);
-  if (training.strategy == Strategy::kPipeline && training.pipeline.stages) {
-    Add(violations, path + ".pipeline.stages",
-        "must be left out" + where + ", which has as many stages as ranks; use hybrid");
-  }
-}
-
-// What elements of the model on different ranks exclude.
-void CheckShardedLayers(const TrainingSpec& training, const std::string& path, Violations& violations) {
-  if (training.strategy != Strategy::kFsdp) return;
-  const std::string where = " where strategy is fsdp";
-  if (!IsElementwise(training.optimizer.name)) {
-    Add(violations, path + ".optimizer.name",
-        "must not be " + std::string(NameOf(training.optimizer.name)) + where +
-            ": it needs whole parameters, which fsdp divides by elements; use zero1 or ddp");
-  }
-  if (training.model.name == ModelName::kTorchscript) {
-    Add(violations, path + ".model.name",
-        "must not be torchscript" + where + ": a module does not say what its layers are; use ddp or zero1");
-  }
-  if (training.determinism == Determinism::kWorld) {
-    Add(violations, path + ".determinism",
-        "must be None" + where + ": how gradients are added up follows from the number of ranks");
-  }
-  if (training.sync.compression) Add(violations, path + ".sync.compression", "must be absent" + where);
-}
-
-// What a single process excludes.
-void CheckOneProcess(const TrainingSpec& training, const std::string& path, Violations& violations) {
-  if (training.strategy != Strategy::kDataparallel) return;
-  const std::string where = " where strategy is dataparallel: ";
-  if (training.determinism == Determinism::kWorld) {
-    Add(violations, path + ".determinism",
-        "must be None" + where + "how gradients are added up follows from the number of devices");
-  }
-  if (training.balance == Balance::kSpeed)
-    Add(violations, path + ".balance", "must be Equal" + where + "each device gets as many samples");
-  if (training.sync.compression)
-    Add(violations, path + ".sync.compression", "must be absent" + where + "nothing is sent over a network");
-}
-
-void CheckGradientCheckpointing(const TrainingSpec& training, const std::string& path,
-                                Violations& violations) {
-  if (!training.gradient_checkpointing) return;
-  const std::string field = path + ".gradientCheckpointing";
-  if (training.model.name == ModelName::kTorchscript) {
-    Add(violations, field,
-        "must be false where model.name is torchscript: a module does not say what its layers are");
-  }
-  if (training.cuda_graph) {
-    Add(violations, field,
-        "must be false where cudaGraph is true: the host sets the random numbers of a layer that is computed "
-        "again");
-  }
-}
-
-// A recorded graph has fixed shapes and cannot contain decisions of the host.
-void CheckCudaGraph(const TrainingSpec& training, const std::string& path, Violations& violations) {
-  if (!training.cuda_graph) return;
-  const std::string where = " where cudaGraph is true";
-  if (training.strategy != Strategy::kDdp && training.strategy != Strategy::kZero1) {
-    Add(violations, path + ".cudaGraph",
-        "must be false where strategy is " + std::string(NameOf(training.strategy)) +
-            ": only the passes of ddp and zero1 can be recorded");
-  }
-  if (training.determinism == Determinism::kWorld)
-    Add(violations, path + ".determinism", "must be None" + where + ": World is computed on the CPU");
-  if (training.balance == Balance::kSpeed) {
-    Add(violations, path + ".balance",
-        "must be Equal" + where + ": a recorded graph does not show how long the rank waited for the others");
-  }
-  if (training.data.on_corrupt_record == OnCorruptRecord::kSkip) {
-    Add(violations, path + ".data.onCorruptRecord",
-        "must be Fail" + where + ": with samples left out, batches are not of one shape");
-  }
+  if (!is_localsgd && training.strategy != Strategy::kAsync && sync.outer)
+    Add(violations, path + ".sync.outer", "applies only where strategy is localsgd or async");
 }
 
 }  // namespace
@@ -253,19 +141,17 @@ Violations ValidateTraining(const TrainingSpec& training, const std::string& pat
   if ((training.model.name == ModelName::kGpt) != (training.data.format == DataFormat::kTokens)) {
     Add(violations, path + ".data.format", "tokens belongs to the model gpt and to no other");
   }
-  if (training.determinism == Determinism::kWorld && training.sync.compression) {
-    Add(violations, path + ".sync.compression", "must be absent where determinism is World");
+  if (training.strategy == Strategy::kPipeline && training.pipeline.stages) {
+    Add(violations, path + ".pipeline.stages",
+        "must be left out where strategy is pipeline, which has as many stages as ranks; use hybrid");
   }
   CheckModel(training.model, path + ".model", violations);
   CheckData(training.data, path + ".data", violations);
   CheckOptimizer(training.optimizer, path + ".optimizer", violations);
   CheckSchedule(training, path, violations);
   CheckSync(training, path, violations);
-  CheckStages(training, path, violations);
-  CheckShardedLayers(training, path, violations);
-  CheckOneProcess(training, path, violations);
-  CheckCudaGraph(training, path, violations);
-  CheckGradientCheckpointing(training, path, violations);
+  const Violations excluded = FindExclusions(training, path);
+  violations.insert(violations.end(), excluded.begin(), excluded.end());
   return violations;
 }
 

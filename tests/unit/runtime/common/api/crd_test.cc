@@ -1,12 +1,14 @@
-// Compares the CRD with the C++ values: fields, types, words, defaults, limits. Also checks that every field
+// Compares the CRD with the C++ values: fields, types, words, defaults, limits, and the rules that both have. Also checks that every field
 // of ours has a description and that the CRD is small enough for a plain `kubectl apply`.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <regex>
 #include <set>
 
+#include "runtime/common/api/exclusions.h"
 #include "runtime/common/api/manifest.h"
 #include "runtime/common/api/training_job_fields.h"
 #include "runtime/common/base/file.h"
@@ -62,8 +64,9 @@ class SchemaWriter {
     facts_.insert(path + ": required");
   }
   template <typename T>
-  void Section(std::string_view key, const T& value, bool, std::string_view) {
+  void Section(std::string_view key, const T& value, bool, std::string_view where) {
     Field(key, value);
+    Fact(path_ + "." + std::string(key), "applies only where", where);
   }
 
  private:
@@ -176,6 +179,7 @@ class SchemaReader {
       Copy(schema, "default", path, "default");
     }
     if (kForeign.contains(path)) return;
+    for (const Json& rule : ObjectAt(schema, "x-kubernetes-validations")) WalkRule(rule, schema, path);
     for (const auto& [key, value] : ObjectAt(schema, "properties").items()) Walk(value, path + "." + key);
     for (const Json& key : ObjectAt(schema, "required")) {
       facts_.insert(path + "." + key.get<std::string>() + ": required");
@@ -185,6 +189,18 @@ class SchemaReader {
   }
 
  private:
+  // Where one other field decides whether a section may be there.
+  void WalkRule(const Json& rule, const Json& schema, const std::string& path) {
+    const std::string field = rule.value("fieldPath", ".").substr(1);
+    if (!ObjectAt(ObjectAt(schema, "properties"), field.c_str()).contains("properties")) return;
+    if (rule.at("rule").get<std::string>().starts_with("!has(self." + field + ") || (")) return;
+    const std::regex only(field + " applies only where (.*)|" + field +
+                          ", .*, is required where (.*) and must be absent elsewhere");
+    std::smatch found;
+    const std::string message = rule.value("message", "");
+    if (std::regex_match(message, found, only))
+      Fact(path + "." + field, "applies only where", found.str(1) + found.str(2));
+  }
   void Fact(const std::string& path, std::string_view name, const Json& value) {
     facts_.insert(path + ": " + std::string(name) + " " + value.dump());
   }
@@ -220,6 +236,21 @@ void ExpectSameSchema(const std::string& section) {
 TEST(Crd, SpecIsWhatTheCodeReads) { ExpectSameSchema<TrainingJobSpec>("spec"); }
 
 TEST(Crd, StatusIsWhatTheCodeWrites) { ExpectSameSchema<TrainingJobStatus>("status"); }
+
+TEST(Crd, HasTheRulesOfWhatCannotBeCombined) {
+  const Json rules = SchemaOf("spec").at("properties").at("training").at("x-kubernetes-validations");
+  for (const ExclusionRule& expected : ExclusionRules()) {
+    const Json rule = {
+        {"rule", expected.rule}, {"message", expected.message}, {"fieldPath", expected.field_path}};
+    EXPECT_TRUE(std::find(rules.begin(), rules.end(), rule) != rules.end())
+        << "for crds/schema.yaml: " << rule;
+  }
+  const std::regex combination(".* must .* where (strategy|determinism|balance|cudaGraph|model.name) is .*");
+  const auto in_crd = std::count_if(rules.begin(), rules.end(), [&](const Json& rule) {
+    return std::regex_match(rule.value("message", ""), combination);
+  });
+  EXPECT_EQ(static_cast<std::size_t>(in_crd), ExclusionRules().size()) << "only in crds/schema.yaml";
+}
 
 void ExpectDescriptions(const Json& schema, const std::string& path) {
   for (const auto& [key, value] : ObjectAt(schema, "properties").items()) {

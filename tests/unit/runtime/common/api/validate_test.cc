@@ -260,12 +260,12 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"ElementsOfMuon", "/spec/training",
              R"({"model": {"name": "mlp"}, "data": {"format": "synthetic"}, "globalBatchSize": 8, "steps": 8,
                  "strategy": "fsdp", "optimizer": {"name": "muon", "momentum": 0.95}})",
-             "spec.training.optimizer.name: must not be muon where strategy is fsdp"},
+             "spec.training.optimizer.name: must not be lamb or muon where strategy is fsdp"},
         Case{"ElementsOfLamb", "/spec/training",
              R"({"model": {"name": "mlp"}, "data": {"format": "synthetic"}, "globalBatchSize": 8, "steps": 8,
                  "strategy": "fsdp", "optimizer": {"name": "lamb"}})",
-             "spec.training.optimizer.name: must not be lamb where strategy is fsdp: it needs whole "
-             "parameters, which fsdp divides by elements; use zero1 or ddp"},
+             "spec.training.optimizer.name: must not be lamb or muon where strategy is fsdp: it needs whole "
+             "parameters, which are divided by elements; use zero1 or ddp"},
         Case{"StepWithoutInterval", "/spec/training/schedule", R"({"name": "step"})",
              "spec.training.schedule.decayEverySteps: is required"},
         Case{"WarmupTooLong", "/spec/training/schedule", R"({"warmupSteps": 10})",
