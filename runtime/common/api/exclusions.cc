@@ -90,6 +90,7 @@ struct Exclusion {
 };
 
 constexpr string_view kNoLayers = "a module does not say what its layers are";
+constexpr string_view kNoLayersToDivide = "a module does not say what its layers are; use ddp or zero1";
 constexpr string_view kSumsFollowRanks = "how gradients are added up follows from the number of ranks";
 
 constexpr std::array kExclusions = {
@@ -98,14 +99,15 @@ constexpr std::array kExclusions = {
     Exclusion{kAveraging, kWorld, "the result of a rank's own steps depends on the number of ranks"},
     Exclusion{kAveraging, kWeightAverage, "between two averages of the ranks each has its own weights"},
     Exclusion{kAsync, kBySpeed, "each rank takes as many samples as it can anyway"},
-    Exclusion{kLayersOnRanks, kTorchscript, kNoLayers},
-    Exclusion{kLayersOnRanks, kSkipsRecords, "only the ranks that read know which samples are left out"},
+    Exclusion{kLayersOnRanks, kTorchscript, kNoLayersToDivide},
+    Exclusion{kLayersOnRanks, kSkipsRecords,
+              "only the ranks that read know which samples are left out; use ddp or zero1"},
     Exclusion{kLayersOnRanks, kWorld, kSumsFollowRanks},
     Exclusion{kLayersOnRanks, kBySpeed, "each sample passes through all ranks"},
     Exclusion{kLayersOnRanks, kCompression, "gradients are summed in float32"},
     Exclusion{kElementsOnRanks, kNotElementwise,
               "it needs whole parameters, which are divided by elements; use zero1 or ddp"},
-    Exclusion{kElementsOnRanks, kTorchscript, kNoLayers},
+    Exclusion{kElementsOnRanks, kTorchscript, kNoLayersToDivide},
     Exclusion{kElementsOnRanks, kWorld, kSumsFollowRanks},
     Exclusion{kElementsOnRanks, kCompression, "gradients are summed in float32"},
     Exclusion{kOneProcess, kWorld, "how gradients are added up follows from the number of devices"},
