@@ -224,7 +224,9 @@ INSTANTIATE_TEST_SUITE_P(
             "StagesOfAModule", "/spec/training",
             R"({"model": {"name": "torchscript", "torchscript": {"path": "/m.pt"}}, "data": {"format": "synthetic"},
                  "globalBatchSize": 8, "steps": 8, "strategy": "pipeline"})",
-            "spec.training.model.name: must not be torchscript where strategy is pipeline"},
+            "spec.training.model.name: must not be torchscript where strategy is pipeline: a module does not "
+            "say "
+            "what its layers are; use ddp or zero1"},
         Case{"NoPath", "/spec/training/data", R"({"format": "idx"})", "spec.training.data.path: is required"},
         Case{"PathOfSynthetic", "/spec/training/data", R"({"format": "synthetic", "path": "/d"})",
              "spec.training.data.path: must be absent where format is synthetic"},
