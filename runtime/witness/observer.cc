@@ -6,6 +6,8 @@
 namespace lockstep::witness {
 namespace {
 
+using protocol::TrainPhase;
+
 // A loader that takes longer is waited for.
 constexpr Milliseconds kSlowData{1'000};
 
@@ -24,15 +26,17 @@ protocol::RankPhase PhaseOf(Activity activity) {
 
 // Seconds by the names that lockstep-rank uses. A backward pass of DistributedDataParallel waits for the other ranks
 // inside itself, so its time is not counted as computing (ComputeSeconds).
-std::map<std::string, double> PhaseSeconds(const Observation& seen) {
-  const auto of = [&seen](Activity activity) { return seen.seconds.at(static_cast<std::size_t>(activity)); };
-  return {{"data", of(Activity::kData)},
-          {"forward", of(Activity::kStep)},
-          {"backward_reduce", of(Activity::kBackward)},
-          {"optimizer", of(Activity::kOptimizer)},
-          {"reduce", of(Activity::kCollective)},
-          {"evaluate", of(Activity::kEvaluate)},
-          {"checkpoint", of(Activity::kSave)}};
+protocol::PhaseSeconds PhaseSecondsOf(const Observation& seen) {
+  const auto spent = [&seen](TrainPhase phase, Activity activity) {
+    return std::pair(std::string(NameOf(phase)), seen.seconds.at(static_cast<std::size_t>(activity)));
+  };
+  return {spent(TrainPhase::kData, Activity::kData),
+          spent(TrainPhase::kForward, Activity::kStep),
+          spent(TrainPhase::kBackwardReduce, Activity::kBackward),
+          spent(TrainPhase::kOptimizer, Activity::kOptimizer),
+          spent(TrainPhase::kReduce, Activity::kCollective),
+          spent(TrainPhase::kEvaluate, Activity::kEvaluate),
+          spent(TrainPhase::kCheckpoint, Activity::kSave)};
 }
 
 }  // namespace
@@ -80,7 +84,7 @@ void Observer::ReportSteps(const Observation& seen, std::vector<protocol::FromRa
                                            .learning_rate = status_.learning_rate,
                                            .gradient_norm = status_.gradient_norm,
                                            .steps_total = seen.steps,
-                                           .phase_seconds = PhaseSeconds(seen)});
+                                           .phase_seconds = PhaseSecondsOf(seen)});
   messages.emplace_back(protocol::Usage{.step_times = step_times_});
 }
 

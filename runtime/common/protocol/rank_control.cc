@@ -87,15 +87,6 @@ Result<Variant> DecodeLine(const std::string& line) {
 
 }  // namespace
 
-double ComputeSeconds(const std::map<std::string, double>& phase_seconds) {
-  double seconds = 0;
-  for (const char* phase : {"data", "forward", "backward", "graph"}) {
-    const auto found = phase_seconds.find(phase);
-    if (found != phase_seconds.end()) seconds += found->second;
-  }
-  return seconds;
-}
-
 std::string Encode(const FromRank& message) { return EncodeAny(message); }
 std::string Encode(const ToRank& message) { return EncodeAny(message); }
 Result<FromRank> DecodeFromRank(const std::string& line) { return DecodeLine<FromRank>(line); }

@@ -12,7 +12,6 @@
 // Plain values; framing and parsing are pure. Any thread.
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <variant>
@@ -23,6 +22,7 @@
 #include "runtime/common/protocol/message_limits.h"
 #include "runtime/common/protocol/rank_phase.h"
 #include "runtime/common/protocol/step_times.h"
+#include "runtime/common/protocol/train_phase.h"
 
 namespace lockstep::protocol {
 
@@ -57,8 +57,7 @@ struct Progress {
   int64_t repeated_steps_total = 0;   // aborted and repeated
   int64_t skipped_steps_total = 0;    // committed without an update, because loss or gradient were not finite
   int64_t corrupt_records_total = 0;  // of this rank's samples, in training and in complete evaluations
-  // data, forward, backward, reduce, graph, optimizer, sync, evaluate, checkpoint
-  std::map<std::string, double> phase_seconds;
+  PhaseSeconds phase_seconds;
 
   // A program has started, and has taken no step.
   [[nodiscard]] bool IsStart() const { return step == 0 && steps_under_way == 0 && steps_total == 0; }
@@ -75,9 +74,6 @@ struct Usage {
   // size of the tensors that this rank passed to collectives and messages
   int64_t communication_bytes_total = 0;
 };
-
-// The part of a step's time that a rank computes without waiting for others.
-[[nodiscard]] double ComputeSeconds(const std::map<std::string, double>& phase_seconds);
 
 struct PhaseChanged {
   RankPhase phase = RankPhase::kProgram;  // also where the word is not known

@@ -1,26 +1,13 @@
 #include "runtime/common/rendezvous/scaling.h"
 
-#include <set>
-#include <string>
-
 namespace lockstep::rendezvous {
 namespace {
 
-// `sync` is the time in which a rank enters a round.
-bool IsPartOfSteps(const std::string& phase) {
-  static const std::set<std::string> kOthers = {"sync", "evaluate", "checkpoint"};
-  return !kOthers.contains(phase);
-}
-
-double SecondsOf(const protocol::Progress& progress, const std::string& phase) {
-  const auto found = progress.phase_seconds.find(phase);
-  return found == progress.phase_seconds.end() ? 0 : found->second;
-}
+using protocol::SecondsOf;
+using protocol::TrainPhase;
 
 double StepSecondsOf(const protocol::Progress& progress) {
-  double sum = 0;
-  for (const auto& [phase, seconds] : progress.phase_seconds) sum += IsPartOfSteps(phase) ? seconds : 0;
-  return sum;
+  return protocol::StepSeconds(progress.phase_seconds);
 }
 
 }  // namespace
@@ -47,11 +34,14 @@ void Scaling::Take(int64_t round, const protocol::Progress& progress) {
 
 MeasuredSteps Scaling::MeasuredIn(int64_t round) const {
   if (!begin_.has_value() || newest_.round != round) return {};
+  const auto spent_in = [this](TrainPhase phase) {
+    return SecondsOf(newest_.phase_seconds, phase) - SecondsOf(begin_->phase_seconds, phase);
+  };
   return {.steps = newest_.steps_total - begin_->steps_total,
           .samples = newest_.global_samples_total - begin_->global_samples_total,
           .seconds = StepSecondsOf(newest_) - StepSecondsOf(*begin_),
-          .communication_seconds = SecondsOf(newest_, "reduce") - SecondsOf(*begin_, "reduce"),
-          .data_seconds = SecondsOf(newest_, "data") - SecondsOf(*begin_, "data")};
+          .communication_seconds = spent_in(TrainPhase::kReduce),
+          .data_seconds = spent_in(TrainPhase::kData)};
 }
 
 }  // namespace lockstep::rendezvous

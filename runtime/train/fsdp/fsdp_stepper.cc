@@ -83,25 +83,27 @@ Result<StepReport> FsdpStepper::Attempt(const Requests& requests, const std::sto
   at::Tensor sums = at::zeros({FsdpSum::kSums}, at::kDouble);
   const std::span<double> values(sums.data_ptr<double>(), FsdpSum::kSums);
   StepTotals::Of(report.local_count, report.local_corrupt, requests).CopyTo(values);
-  LOCKSTEP_TRY(context_.phases.Time("reduce", [&] { return state_.layers().SumOverGroups(*communicator_); }));
+  LOCKSTEP_TRY(context_.phases.Time(TrainPhase::kReduce,
+                                    [&] { return state_.layers().SumOverGroups(*communicator_); }));
   LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "loss and norm of the gradient", [&] {
     values[FsdpSum::kLoss] = passed.loss.Read();
     const bool is_in_first_group = communicator_->rank() < communicator_->subgroup().world();
     if (is_in_first_group) values[FsdpSum::kSquares] = state_.layers().SquaresOfGradients();
   }));
   const bool is_loss_finite = std::isfinite(values[FsdpSum::kLoss]);
-  LOCKSTEP_TRY(context_.phases.Time("reduce", [&]() -> Result<void> {
+  LOCKSTEP_TRY(context_.phases.Time(TrainPhase::kReduce, [&]() -> Result<void> {
     LOCKSTEP_TRY(state_.layers().ShareGradients(*communicator_));
     state_.layers().AwaitEnd(report.learning_rate);
     return communicator_->SumInPlace(sums);
   }));
-  return context_.phases.Time("optimizer", [&] { return End(sums, std::move(report), is_loss_finite); });
+  return context_.phases.Time(TrainPhase::kOptimizer,
+                              [&] { return End(sums, std::move(report), is_loss_finite); });
 }
 
 Result<void> FsdpStepper::Pass(const Slice* piece, Passed& passed, const std::stop_token& stop) {
   data::Batch batch;
   if (piece != nullptr) {
-    LOCKSTEP_TRY(batch, context_.phases.Time("data", [&] {
+    LOCKSTEP_TRY(batch, context_.phases.Time(TrainPhase::kData, [&] {
       return CatchTorch(ErrorCode::kInternal, "reading data", [&]() -> Result<data::Batch> {
         LOCKSTEP_TRY(const data::Batch read, loader_.Next(stop));
         return read.To(state_.device);
@@ -112,14 +114,14 @@ Result<void> FsdpStepper::Pass(const Slice* piece, Passed& passed, const std::st
   const bool has_samples = piece != nullptr && batch.left_out < piece->size();
   LayerPass pass(state_.layers(), *communicator_);
   at::Tensor loss;
-  const auto timed = [&](const char* phase, const auto& compute) {
+  const auto timed = [&](TrainPhase phase, const auto& compute) {
     const double before = pass.waited_seconds();
     Result<void> done = context_.phases.Time(phase, compute);
     context_.phases.Add(phase, before - pass.waited_seconds());
-    context_.phases.Add("reduce", pass.waited_seconds() - before);
+    context_.phases.Add(TrainPhase::kReduce, pass.waited_seconds() - before);
     return done;
   };
-  LOCKSTEP_TRY(timed("forward", [&]() -> Result<void> {
+  LOCKSTEP_TRY(timed(TrainPhase::kForward, [&]() -> Result<void> {
     const at::AutoGradMode with_gradients(true);
     const models::Autocast precision(context_.spec.precision, state_.device.type());
     if (has_samples)
@@ -133,7 +135,7 @@ Result<void> FsdpStepper::Pass(const Slice* piece, Passed& passed, const std::st
       loss = loss * state_.loss_scale.factor();
     });
   }));
-  return timed("backward", [&] {
+  return timed(TrainPhase::kBackward, [&] {
     const at::AutoGradMode with_gradients(true);
     return pass.Backward(loss);
   });

@@ -146,7 +146,7 @@ Result<LocalSgd::Tally> LocalSgd::TakeClaims(comm::Communicator& communicator, p
   const double seconds_before = WorkSeconds();
   const auto take = [&]() -> Result<void> {
     for (int64_t taken = 0;; ++taken) {
-      LOCKSTEP_TRY(const std::optional<Claim> claim, context_.phases.Time("data", [&] {
+      LOCKSTEP_TRY(const std::optional<Claim> claim, context_.phases.Time(TrainPhase::kData, [&] {
         // If no answer comes, rank 0 is responsible.
         const comm::Communicator::PeerWait wait(communicator);
         return claims->Next();
@@ -173,8 +173,7 @@ Result<LocalSgd::Tally> LocalSgd::TakeClaims(comm::Communicator& communicator, p
 // Computation time, without waiting for other ranks.
 double LocalSgd::WorkSeconds() const {
   const auto& seconds = context_.phases.seconds();
-  const auto optimizer = seconds.find("optimizer");
-  return protocol::ComputeSeconds(seconds) + (optimizer == seconds.end() ? 0 : optimizer->second);
+  return protocol::ComputeSeconds(seconds) + protocol::SecondsOf(seconds, TrainPhase::kOptimizer);
 }
 
 Result<StepReport> LocalSgd::SynchronizeWindow(comm::Communicator& communicator, const Tally& mine,
@@ -190,7 +189,7 @@ Result<StepReport> LocalSgd::SynchronizeWindow(comm::Communicator& communicator,
   row[Row::kRate] = std::bit_cast<int64_t>(mine.rate);
   row[Row::kAsked] = mine.asked;
   std::vector<std::vector<int64_t>> rows;
-  LOCKSTEP_TRY(rows, context_.phases.Time("reduce", [&] { return communicator.AllGather(row); }));
+  LOCKSTEP_TRY(rows, context_.phases.Time(TrainPhase::kReduce, [&] { return communicator.AllGather(row); }));
 
   StepReport report{.local_count = mine.samples, .local_corrupt = mine.corrupt, .skipped = mine.skipped};
   std::vector<double> rates;
@@ -223,11 +222,11 @@ Result<StepReport> LocalSgd::SynchronizeWindow(comm::Communicator& communicator,
   report.loss /= divisor;
   report.gradient_norm /= divisor;
   const double weight = static_cast<double>(mine.samples) / static_cast<double>(report.all.count);
-  LOCKSTEP_TRY(context_.phases.Time("reduce", [&] { return Average(communicator, weight); }));
+  LOCKSTEP_TRY(context_.phases.Time(TrainPhase::kReduce, [&] { return Average(communicator, weight); }));
   // All sums are known to be good here, so no failure of another rank can undo what follows.
   state.loss_scale.Set(lowest_scale, fewest_good_steps);
   if (context_.spec.sync.outer.has_value()) {
-    LOCKSTEP_TRY(context_.phases.Time("optimizer", [&] {
+    LOCKSTEP_TRY(context_.phases.Time(TrainPhase::kOptimizer, [&] {
       return CatchTorch(ErrorCode::kInternal, "outer step", [this] { TakeOuterStep(); });
     }));
   }

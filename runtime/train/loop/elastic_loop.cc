@@ -213,7 +213,7 @@ class ElasticLoop {
     ledger_.EnterRound(assignment.round, assignment.rank);
     progress_.EnterRound(assignment, state_.step, source);
     const double seconds = Seconds(in_.clock.Steady() - start).count();
-    phases_.Add("sync", seconds);
+    phases_.Add(TrainPhase::kSync, seconds);
     in_.link.Send(protocol::Synced{assignment.round, state_.step, std::string(NameOf(source)), seconds});
     return {};
   }
@@ -341,7 +341,7 @@ class ElasticLoop {
 
   Result<void> Copy() {
     progress_.Phase(protocol::RankPhase::kSnapshot);
-    LOCKSTEP_TRY(phases_.Time("checkpoint", [this] { return state_.Copy(*round_.communicator); }));
+    LOCKSTEP_TRY(phases_.Time(TrainPhase::kCheckpoint, [this] { return state_.Copy(*round_.communicator); }));
     progress_.Phase(protocol::RankPhase::kTrain);
     return {};
   }
@@ -355,7 +355,7 @@ class ElasticLoop {
 
   Result<std::optional<RoundEnd>> RunEvaluation() {
     progress_.Phase(protocol::RankPhase::kEvaluate);
-    LOCKSTEP_TRY(const Evaluation result, phases_.Time("evaluate", [this] {
+    LOCKSTEP_TRY(const Evaluation result, phases_.Time(TrainPhase::kEvaluate, [this] {
       return evaluator_.Run(
           *round_.communicator, speeds_,
           [this] {

@@ -96,8 +96,7 @@ void ProgressReporter::Committed(int64_t step, const StepReport& report) {
 }
 
 double ProgressReporter::CommunicationSeconds() {
-  const auto found = phases_.seconds().find("reduce");
-  const double now = found == phases_.seconds().end() ? 0 : found->second;
+  const double now = protocol::SecondsOf(phases_.seconds(), protocol::TrainPhase::kReduce);
   return now - std::exchange(communicated_seconds_, now);
 }
 

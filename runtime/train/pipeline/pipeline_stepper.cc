@@ -78,7 +78,7 @@ class PipelineStepper::Pass {
     switch (action) {
       case PipelineAction::kForward: return Forward(i);
       case PipelineAction::kBackward: return Backward(i);
-      default: return context_.phases.Time("reduce", [&] { return Move(action, i); });
+      default: return context_.phases.Time(TrainPhase::kReduce, [&] { return Move(action, i); });
     }
   }
 
@@ -110,7 +110,7 @@ class PipelineStepper::Pass {
   // Samples and targets, if the stage needs either.
   Result<data::Batch> NextBatch() {
     if (!IsFirst(staged_) && !IsLast(staged_)) return data::Batch{};
-    return context_.phases.Time("data", [&] {
+    return context_.phases.Time(TrainPhase::kData, [&] {
       return CatchTorch(ErrorCode::kInternal, "reading data", [&]() -> Result<data::Batch> {
         LOCKSTEP_TRY(const data::Batch batch, step_.loader_.Next(stop_));
         return batch.To(state_.device);
@@ -121,7 +121,7 @@ class PipelineStepper::Pass {
   Result<void> Forward(std::size_t i) {
     LOCKSTEP_TRY(const data::Batch batch, NextBatch());
     if (IsFirst(staged_)) inputs_[i] = batch.inputs;
-    return context_.phases.Time("forward", [&] {
+    return context_.phases.Time(TrainPhase::kForward, [&] {
       return CatchTorch(ErrorCode::kInternal, "forward pass", [&] { ForwardLayers(i, batch); });
     });
   }
@@ -147,7 +147,7 @@ class PipelineStepper::Pass {
   Result<void> Backward(std::size_t i) {
     const at::Tensor output = std::exchange(outputs_[i], {});
     const at::Tensor gradient = std::exchange(gradients_[i], {});
-    return context_.phases.Time("backward", [&] {
+    return context_.phases.Time(TrainPhase::kBackward, [&] {
       return CatchTorch(ErrorCode::kInternal, "backward pass", [&] {
         const at::AutoGradMode with_gradients(true);
         if (output.requires_grad()) torch::autograd::backward({output}, {gradient});
@@ -214,7 +214,8 @@ Result<StepReport> PipelineStepper::Attempt(const Requests& requests, const std:
   const RankShare share = ShareOfPipeline()(step);
   Pass pass(*this, share, stop);
   if (stages_.coordinate().has_value()) LOCKSTEP_TRY(pass.Run());
-  LOCKSTEP_TRY(context_.phases.Time("reduce", [&] { return stages_.SumGradients(*communicator_); }));
+  LOCKSTEP_TRY(
+      context_.phases.Time(TrainPhase::kReduce, [&] { return stages_.SumGradients(*communicator_); }));
   // One rank per pipeline counts the pipeline's samples.
   const bool counts_samples = stages_.coordinate().has_value() && IsFirst(stages_);
   if (counts_samples && context_.ledger.enabled())
@@ -232,8 +233,8 @@ Result<StepReport> PipelineStepper::Attempt(const Requests& requests, const std:
   stages_.AwaitEnd(
       communicator_->place().round,
       LearningRate(context_.spec.schedule, api::BaseLearningRate(context_.spec), step, context_.total_steps));
-  LOCKSTEP_TRY(context_.phases.Time("reduce", [&] { return communicator_->SumInPlace(sums); }));
-  return context_.phases.Time("optimizer", [&] { return End(sums, counted, is_loss_finite); });
+  LOCKSTEP_TRY(context_.phases.Time(TrainPhase::kReduce, [&] { return communicator_->SumInPlace(sums); }));
+  return context_.phases.Time(TrainPhase::kOptimizer, [&] { return End(sums, counted, is_loss_finite); });
 }
 
 Result<StepReport> PipelineStepper::End(const at::Tensor& sums, int64_t local_count, bool is_loss_finite) {

@@ -175,9 +175,11 @@ Result<StepReport> StepRunner::RunOrFail(Peers peers, parallel::Strategy& strate
   if (is_early) LOCKSTEP_TRY(start_sum());
   if (!by_graphs) LOCKSTEP_TRY(Backward(strategy, forwarded.loss, /*last=*/true));
   if (!is_early) LOCKSTEP_TRY(start_sum());
-  if (pending.has_value()) LOCKSTEP_TRY(context_.phases.Time("reduce", [&] { return pending->Wait(); }));
+  if (pending.has_value())
+    LOCKSTEP_TRY(context_.phases.Time(TrainPhase::kReduce, [&] { return pending->Wait(); }));
   // All sums are known to be good here, so no failure of another rank can undo what follows.
-  return context_.phases.Time("optimizer", [&] { return Apply(sums, peers, share, forwarded.corrupt); });
+  return context_.phases.Time(TrainPhase::kOptimizer,
+                              [&] { return Apply(sums, peers, share, forwarded.corrupt); });
 }
 
 Result<StepRunner::Forwarded> StepRunner::ForwardShare(const std::vector<Slice>& pieces,
@@ -220,13 +222,13 @@ Result<StepRunner::Forwarded> StepRunner::Forward(const Slice& piece, const std:
   const std::vector<Replica>& replicas = state_.replicas();
   Forwarded done;
   std::vector<Part> parts;
-  LOCKSTEP_TRY(context_.phases.Time("data", [&]() -> Result<void> {
+  LOCKSTEP_TRY(context_.phases.Time(TrainPhase::kData, [&]() -> Result<void> {
     LOCKSTEP_TRY(const data::Batch batch, NextBatch(stop));
     done.corrupt = batch.left_out;
     return CatchTorch(ErrorCode::kInternal, "scattering a batch",
                       [&] { parts = Scatter(replicas, piece, batch); });
   }));
-  LOCKSTEP_TRY(context_.phases.Time("forward", [&] {
+  LOCKSTEP_TRY(context_.phases.Time(TrainPhase::kForward, [&] {
     return CatchTorch(ErrorCode::kInternal, "forward pass", [&] {
       CopyBuffers(replicas);
       done.loss = parts.empty() ? ZeroLoss(state_.trained())
@@ -238,7 +240,7 @@ Result<StepRunner::Forwarded> StepRunner::Forward(const Slice& piece, const std:
 
 Result<void> StepRunner::Backward(parallel::Strategy& strategy, const at::Tensor& loss, bool last) {
   const at::AutoGradMode with_gradients(true);
-  Result<void> done = context_.phases.Time("backward", [&]() -> Result<void> {
+  Result<void> done = context_.phases.Time(TrainPhase::kBackward, [&]() -> Result<void> {
     const double factor = state_.loss_scale.factor();
     at::Tensor scaled = loss;
     LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, "backward pass", [&] {
@@ -248,8 +250,8 @@ Result<void> StepRunner::Backward(parallel::Strategy& strategy, const at::Tensor
     return last ? strategy.AwaitSum() : Result<void>();
   });
   if (last) {
-    context_.phases.Add("backward", -strategy.exposed_seconds());
-    context_.phases.Add("reduce", strategy.exposed_seconds());
+    context_.phases.Add(TrainPhase::kBackward, -strategy.exposed_seconds());
+    context_.phases.Add(TrainPhase::kReduce, strategy.exposed_seconds());
   }
   return done;
 }
@@ -257,16 +259,17 @@ Result<void> StepRunner::Backward(parallel::Strategy& strategy, const at::Tensor
 Result<void> StepRunner::TakeByGraphs(const std::vector<Slice>& pieces, parallel::Strategy& strategy,
                                       const std::stop_token& stop, std::vector<at::Tensor>& losses) {
   for (std::size_t i = 0; i < pieces.size(); ++i) {
-    LOCKSTEP_TRY(const data::Batch batch, context_.phases.Time("data", [&] { return NextBatch(stop); }));
+    LOCKSTEP_TRY(const data::Batch batch,
+                 context_.phases.Time(TrainPhase::kData, [&] { return NextBatch(stop); }));
     const bool last = i + 1 == pieces.size();
-    LOCKSTEP_TRY(at::Tensor loss, context_.phases.Time("graph", [&] {
+    LOCKSTEP_TRY(at::Tensor loss, context_.phases.Time(TrainPhase::kGraph, [&] {
       Seed(pieces[i], state_.device);
       return graphs_->Take(batch,
                            [&](const data::Batch& there) { return PassToRecord(strategy, there, last); });
     }));
     losses.push_back(std::move(loss));
   }
-  return context_.phases.Time("graph", [this] { return graphs_->Await(); });
+  return context_.phases.Time(TrainPhase::kGraph, [this] { return graphs_->Await(); });
 }
 
 Result<at::Tensor> StepRunner::PassToRecord(parallel::Strategy& strategy, const data::Batch& batch,

@@ -54,8 +54,9 @@ Result<std::optional<Error>> Saves::Begin(const std::shared_ptr<comm::Communicat
                                           TrainingState& state) {
   const SteadyTime start = context_.clock.Steady();
   last_start_ = start;  // also after a failure, so that it is not repeated after each step
-  LOCKSTEP_TRY(std::optional<Error> failure,
-               context_.phases.Time("checkpoint", [&] { return CopyTogether(communicator, state); }));
+  LOCKSTEP_TRY(std::optional<Error> failure, context_.phases.Time(TrainPhase::kCheckpoint, [&] {
+    return CopyTogether(communicator, state);
+  }));
   if (failure.has_value()) {
     context_.checkpointer->Forget();
     return failure;
@@ -173,7 +174,7 @@ Result<void> Saves::SaveTogether(const std::shared_ptr<comm::Communicator>& comm
     if (not_begun.has_value()) return *not_begun;
     std::optional<Error> mine;
     Result<void> waited =
-        context_.phases.Time("checkpoint", [&] { return WaitFor(communicator.get(), limit); });
+        context_.phases.Time(TrainPhase::kCheckpoint, [&] { return WaitFor(communicator.get(), limit); });
     if (waited.ok()) {
       mine = TakeFailureOf(state.step);
     } else if (waited.error().code == ErrorCode::kAborted) {

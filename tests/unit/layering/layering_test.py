@@ -74,7 +74,7 @@ MAY_INCLUDE = {
     # lockstep-checkpoint: what is stored, without LibTorch.
     "runtime/tools/checkpoint_tool": common("base", "command_line") | runtime("checkpoint"),
     "runtime/parallel": common("base") | runtime("comm"),
-    "runtime/train/step": common("base", "api") | runtime("comm", "data", "checkpoint"),
+    "runtime/train/step": common("base", "protocol", "api") | runtime("comm", "data", "checkpoint"),
     "runtime/train/state": common("base", "api") | runtime("comm", "models", "checkpoint", "train/step"),
     # The strategies know each other only where one is made of another.
     "runtime/train/replicated": common("base", "api") | runtime("comm", "data", "models", "parallel", "train/step", "train/state"),

@@ -53,10 +53,10 @@ class ProgressReporterTest : public ::testing::Test {
 };
 
 TEST_F(ProgressReporterTest, RecordsHowMuchOfAStepWasCommunication) {
-  phases_.Add("reduce", 3);  // before the round
+  phases_.Add(TrainPhase::kReduce, 3);  // before the round
   progress_.EnterRound({.round = 2, .rank = 0, .world = 3}, 40, StateSource::kCheckpoint);
-  phases_.Add("reduce", 0.125);
-  phases_.Add("forward", 0.25);
+  phases_.Add(TrainPhase::kReduce, 0.125);
+  phases_.Add(TrainPhase::kForward, 0.25);
   TakeStep(41, 0.5);
   EXPECT_DOUBLE_EQ(progress_.history().back().communication_ratio, 0.25);
   for (int64_t step = 42; step < 100; ++step) {
@@ -187,7 +187,7 @@ TEST_F(ProgressReporterTest, ReportsUncommittedStepsAndAWholeWindowAtItsEnd) {
 
 TEST_F(ProgressReporterTest, ReportsTheTimesOfAWindowWithTheStepsOfTheNext) {
   progress_.EnterRound({.round = 1, .world = 2}, 40, StateSource::kKept);
-  phases_.Add("forward", 0.5);
+  phases_.Add(TrainPhase::kForward, 0.5);
   clock_.Advance(500ms);
   progress_.UnderWay(8);
   progress_.Committed(

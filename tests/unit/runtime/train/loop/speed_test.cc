@@ -14,9 +14,9 @@ class SpeedMeterTest : public ::testing::Test {
  protected:
   int64_t After(int steps, int64_t samples, double seconds) {
     for (int i = 0; i < steps; ++i) meter_.Committed(1, samples);
-    phases_.Add("forward", seconds / 2);
-    phases_.Add("backward", seconds / 2);
-    phases_.Add("reduce", 1000);  // time that depends on other ranks
+    phases_.Add(TrainPhase::kForward, seconds / 2);
+    phases_.Add(TrainPhase::kBackward, seconds / 2);
+    phases_.Add(TrainPhase::kReduce, 1000);  // time that depends on other ranks
     return meter_.Measure();
   }
 
