@@ -24,6 +24,7 @@
 #include "runtime/common/protocol/worker_config.h"
 #include "runtime/data/local_copy.h"
 #include "runtime/models/precision.h"
+#include "runtime/print_memory.h"
 #include "runtime/train/loop/collective_limit.h"
 #include "runtime/train/loop/elastic_loop.h"
 #include "runtime/train/loop/exit_code_of.h"
@@ -253,8 +254,14 @@ void KeepMemory() {
   ::mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
 }
 
+int MainOfPrintMemory(const std::vector<std::string>& arguments) {
+  const Result<Settings> settings = ReadSettings();
+  if (settings.ok()) return PrintMemory(settings->training, settings->worker.nproc, arguments);
+  std::fprintf(stderr, "lockstep memory: %s\n", settings.error().message.c_str());
+  return static_cast<int>(ExitCode::kBadConfiguration);
+}
+
 int Main() {
-  log::SetLevel(EnvOr(env::kLogLevel, "info"));
   // A terminal's or a pod's signals are the supervisor's to judge: it says Stop, or closes the socket.
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) ::signal(signal, SIG_IGN);
   const char* fd = std::getenv(env::kControlFd);
@@ -282,4 +289,10 @@ int Main() {
 }  // namespace
 }  // namespace lockstep
 
-int main() { return lockstep::Main(); }
+int main(int argc, char** argv) {
+  lockstep::log::SetLevel(lockstep::EnvOr(lockstep::protocol::env::kLogLevel, "info"));
+  const std::vector<std::string> words(argv, argv + argc);
+  if (argc > 3 && words[1] == lockstep::kPrintMemory)
+    return lockstep::MainOfPrintMemory({words.begin() + 2, words.end()});
+  return lockstep::Main();
+}

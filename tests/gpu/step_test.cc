@@ -69,6 +69,30 @@ TEST(StepOnAGpu, ComesToTheSameWithTwoRanksOverGloo) {
   });
 }
 
+TEST(StepOnAGpu, OfFsdpComesToTheSameWithItsStateInHostMemory) {
+  RoundConnector of_device;
+  RoundConnector of_host;
+  OnTheGpu(2, [&](DeviceBackend& gpu, int rank) {
+    GlooDevice shared(gpu.device());
+    const auto last_of = [&](RoundConnector& round, bool cpu_offload) {
+      api::TrainingSpec spec = Training();
+      spec.strategy = api::Strategy::kFsdp;
+      spec.fsdp.cpu_offload = cpu_offload;
+      Trainer trainer(spec, {.devices = {gpu.device()}});
+      const auto communicator = std::move(round.Enter(1, rank, 2, {.backend = &shared})).value();
+      LOCKSTEP_CHECK(trainer.Sync(*communicator).ok());
+      LOCKSTEP_CHECK(trainer.RunRound(communicator, Trainer::kTotalSteps).ok());
+      return trainer.last();
+    };
+    const StepReport expected = last_of(of_device, false);
+    const StepReport found = last_of(of_host, true);
+    REQUIRE(found.applied && found.all.count == expected.all.count);
+    REQUIRE(std::abs(found.loss - expected.loss) < 1e-5 * expected.loss);
+    REQUIRE(std::abs(found.gradient_norm - expected.gradient_norm) < 1e-4 * expected.gradient_norm);
+    return 0;
+  });
+}
+
 TEST(StepOnAGpu, LearnsAlmostTheSameInBf16) {
   RoundConnector connector;
   RoundConnector meeting_of_half;

@@ -148,6 +148,7 @@ NOT_RUN = {
         "export NNODES=2 MASTER_ADDR=10.0.0.7 LOCKSTEP_TOKEN=SECRET", "NODE_RANK=0 lockstep run job.yaml", "NODE_RANK=1 lockstep run job.yaml",
     ], "want two machines: tests/integration/machines has them"),
     "lockstep scaling job.yaml --replicas 1,2,4": "tests/integration/local measures a job of its own",
+    "lockstep memory job.yaml --replicas 1,8,64": "tests/integration/local asks for a job of its own",
     "kubectl lockstep scaling fashion-mnist": "wants a job that has had two sizes: tests/integration/kubectl_plugin has one",
     "lockstep checkpoint export s3://bucket/fashion-mnist model.safetensors --average": "tests/integration/checkpoint_tool exports averages from a folder",
     "kubectl get workloads": "wants Kueue",

@@ -227,6 +227,7 @@ struct Zero1Spec {
 struct FsdpSpec {
   int32_t copies = 1;                     // ranks that keep each part of the state
   std::optional<int32_t> sharding_group;  // ranks that have the whole state together; absent: all
+  bool cpu_offload = false;               // the state is in host memory, not on the device
 };
 
 // Evaluates the whole test set, each sample once, after every `every_epochs` epochs and at the end.

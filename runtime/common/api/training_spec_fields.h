@@ -175,6 +175,7 @@ template <typename A>
 void Describe(A& fields, Of<A, FsdpSpec>& spec) {
   fields.Field("copies", spec.copies, {.min = 1, .max = 4});
   fields.Field("shardingGroup", spec.sharding_group, {.min = 2, .max = 65536});
+  fields.Field("cpuOffload", spec.cpu_offload);
 }
 
 template <typename A>

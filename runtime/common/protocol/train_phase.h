@@ -1,6 +1,6 @@
 #pragma once
-// Where the time of training goes. Ranks report the seconds of each phase since they started, by the words below: they are
-// labels of metrics, and a program or a rank of another version may report others. Pure.
+// Where the time of training goes. Ranks report the seconds of each phase since they started, by the words
+// below: they are labels of metrics, and a program or a rank of another version may report others. Pure.
 
 #include <array>
 #include <map>

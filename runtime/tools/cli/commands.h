@@ -45,6 +45,15 @@ struct ScalingArguments {
 // Measures how fast a job trains on this machine with each number of replicas, and recommends one.
 [[nodiscard]] int Scaling(const ScalingArguments& arguments);
 
+struct MemoryArguments {
+  std::string manifest;
+  std::vector<int> replicas;  // smallest first
+  bool as_json = false;
+};
+// Prints which memory a rank needs for the state of the training, with each number of replicas and each
+// strategy. Becomes lockstep-rank; returns only if that fails.
+[[nodiscard]] int Memory(const MemoryArguments& arguments);
+
 // Validates every job of these files; "-" is standard input. Exit code 1 if one of them is invalid.
 [[nodiscard]] int Validate(const std::vector<std::string>& files);
 

@@ -37,6 +37,7 @@ struct Arguments {
   cli::RunArguments run;
   std::vector<std::string> files;
   cli::ScalingArguments scaling;
+  cli::MemoryArguments memory;
   cli::ConvertArguments convert;
   cli::PlotArguments plot;
   std::string shell;
@@ -95,31 +96,51 @@ std::string MustBeReplicas(const std::string& text) {
   return replicas.ok() ? "" : replicas.error().message;
 }
 
+void AddReplicas(CLI::App& command, std::vector<int>& replicas, const char* what) {
+  command
+      .add_option_function<std::string>(
+          "--replicas", [&replicas](const std::string& text) { replicas = *cli::ReplicasFrom(text); }, what)
+      ->type_name("N,N,...")
+      ->required()
+      ->check(MustBeReplicas);
+}
+
+void AddJsonOutput(CLI::App& command, bool& as_json, const char* what) {
+  command
+      .add_option_function<std::string>(
+          "-o,--output", [&as_json](const std::string& format) { as_json = format == "json"; }, what)
+      ->check(CLI::IsMember({"json"}));
+}
+
 void AddScaling(Commands& commands, cli::ScalingArguments& arguments) {
   CLI::App* scaling = commands.Add(
       "scaling",
       "Measure how fast a job trains on this machine with each number of workers, and recommend one",
       [&] { return cli::Scaling(arguments); });
   scaling->add_option("FILE", arguments.manifest, kManifest)->type_name("")->required();
-  scaling
-      ->add_option_function<std::string>(
-          "--replicas",
-          [&arguments](const std::string& text) { arguments.replicas = *cli::ReplicasFrom(text); },
-          "numbers of worker processes to measure")
-      ->type_name("N,N,...")
-      ->required()
-      ->check(MustBeReplicas);
+  AddReplicas(*scaling, arguments.replicas, "numbers of worker processes to measure");
   scaling->add_option("--steps", arguments.steps, "steps to measure with each, after a few to warm up [30]")
       ->type_name("N")
       ->check(CLI::Range(static_cast<int>(lockstep::api::kFewestMeasuredSteps), 1'000'000).description(""));
-  scaling
-      ->add_option_function<std::string>(
-          "-o,--output", [&arguments](const std::string& format) { arguments.as_json = format == "json"; },
-          "for programs: the sizes and the recommendation")
-      ->check(CLI::IsMember({"json"}));
+  AddJsonOutput(*scaling, arguments.as_json, "for programs: the sizes and the recommendation");
   scaling->footer(
       "Nothing is kept: no checkpoint is read or written. Exits with 1 if a size fails.\n\n"
       "Example:\n  lockstep scaling job.yaml --replicas 1,2,4");
+}
+
+void AddMemory(Commands& commands, cli::MemoryArguments& arguments) {
+  CLI::App* memory = commands.Add(
+      "memory",
+      "Say which memory a rank needs for model and optimizer, with each strategy and number of pods",
+      [&] { return cli::Memory(arguments); });
+  memory->add_option("FILE", arguments.manifest, kManifest)->type_name("")->required();
+  AddReplicas(*memory, arguments.replicas, "numbers of worker pods");
+  AddJsonOutput(*memory, arguments.as_json, "for programs: bytes");
+  memory->footer(
+      "By arithmetic from the shapes of the model, which is made in the memory of this machine; nothing is "
+      "trained. Activations are not counted. UNDO is kept until a step, or a window of steps, is complete; "
+      "GATHERED exists for a moment: layers in use, and gradients that are sent and received.\n\n"
+      "Example:\n  lockstep memory job.yaml --replicas 1,8,64");
 }
 
 void AddManifestCommands(Commands& commands, Arguments& arguments) {
@@ -276,6 +297,7 @@ int main(int argc, char** argv) {
   Commands commands{app};
   AddRun(commands, arguments.run);
   AddScaling(commands, arguments.scaling);
+  AddMemory(commands, arguments.memory);
   AddManifestCommands(commands, arguments);
   AddResultCommands(commands, arguments);
   AddCompletion(commands, arguments);

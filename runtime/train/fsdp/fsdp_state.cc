@@ -84,6 +84,13 @@ Result<void> FsdpState::Build() {
   });
 }
 
+StateMemory FsdpState::Memory(int world) const {
+  StateMemory memory = layers_->Memory(world);
+  memory.parameters += BytesOf(whole_);
+  memory.undo = BytesOf(buffers);
+  return memory;
+}
+
 std::vector<NamedTensor> FsdpState::With(std::vector<NamedTensor> divided) const {
   divided.insert(divided.end(), whole_.begin(), whole_.end());
   divided.insert(divided.end(), loss_scale.state().begin(), loss_scale.state().end());

@@ -19,6 +19,7 @@ class FsdpState final : public TrainingState {
   [[nodiscard]] std::vector<NamedTensor> Tensors() const override { return With(layers_->described()); }
   [[nodiscard]] std::vector<NamedTensor> Replicated() const override { return With({}); }
   [[nodiscard]] bool has_whole_model() const override { return false; }
+  [[nodiscard]] StateMemory Memory(int world) const override;
   [[nodiscard]] int SubgroupOf(int world) const override { return layers_->GroupOf(world); }
   [[nodiscard]] Result<StateSource> Sync(comm::Communicator& communicator, const Restore& restore) override;
   [[nodiscard]] Result<void> SyncBuffers(comm::Communicator& communicator) override;

@@ -49,8 +49,9 @@ Result<std::unique_ptr<ShardedLayers>> ShardedLayers::Make(const api::TrainingSp
 ShardedLayers::ShardedLayers(const api::TrainingSpec& spec, std::shared_ptr<Model> model, Units units,
                              at::Device device, Copies copies)
     : HeldShards(units.parameters, SlotNames(spec.optimizer), at::TensorOptions(device).dtype(at::kFloat),
-                 /*begins_at_zero=*/false, copies, "layers and optimizer state"),
+                 /*begins_at_zero=*/false, copies, "layers and optimizer state", spec.fsdp.cpu_offload),
       spec_(spec.optimizer),
+      is_offloaded_(spec.fsdp.cpu_offload),
       sharding_group_(spec.fsdp.sharding_group.value_or(0)),
       model_(std::move(model)),
       layers_(std::move(units.layers)),
@@ -71,6 +72,42 @@ ShardedLayers::ShardedLayers(const api::TrainingSpec& spec, std::shared_ptr<Mode
     }
     Hide(i);
   }
+}
+
+int64_t ShardedLayers::GatheredBytes(const UnitNumbers& units) const {
+  int64_t bytes = 0;
+  for (const std::size_t unit : units)
+    bytes += units_[unit].range.size() * static_cast<int64_t>(at::elementSize(units_[unit].type));
+  return bytes;
+}
+
+// As they are sent, and as they are received.
+int64_t ShardedLayers::GradientBytes(const UnitNumbers& units) const {
+  int64_t elements = 0;
+  for (const std::size_t unit : units) elements += units_[unit].range.size();
+  return 2 * elements * static_cast<int64_t>(sizeof(float));
+}
+
+// Most is in use when the gradients of a layer are summed on the way back (LayerPass::Open): the layer before
+// it is open, and the one before that is being gathered.
+StateMemory ShardedLayers::Memory(int world) const {
+  int64_t most = 0;
+  for (std::size_t layer = 0; layer < of_layer_.size(); ++layer) {
+    int64_t bytes = GradientBytes(of_layer_[layer]);
+    for (std::size_t open = layer - std::min<std::size_t>(layer, 2); open <= layer; ++open)
+      bytes += GatheredBytes(of_layer_[open]);
+    most = std::max(most, bytes);
+  }
+  const int64_t slot = LargestSlotBytes(world);
+  const int64_t moments = (slot_count() - 1) * slot;
+  StateMemory memory{.gradients = slot, .gathered = most + GatheredBytes(shared_) + GradientBytes(shared_)};
+  if (is_offloaded_) {
+    memory.host = slot + moments + slot;  // and the gradient while it is updated
+  } else {
+    memory.parameters = slot;
+    memory.optimizer = moments;
+  }
+  return memory;
 }
 
 std::vector<HeldShards::Ranges> ShardedLayers::Cut(int holders) const {
@@ -107,7 +144,9 @@ int64_t ShardedLayers::PieceOf(std::size_t unit, int group) const {
 }
 
 at::Tensor ShardedLayers::PaddedPiece(std::size_t unit, int group) const {
-  const at::Tensor mine = Mine(unit).slots.front().to(units_[unit].type);
+  // The piece is not updated before the sum of the step, so not before it is copied.
+  const at::Tensor mine =
+      Mine(unit).slots.front().to(options().dtype(units_[unit].type), /*non_blocking=*/true);
   const int64_t padding = PieceOf(unit, group) - mine.numel();
   return padding == 0 ? mine : at::cat({mine, at::zeros({padding}, mine.options())});
 }
@@ -290,8 +329,8 @@ void ShardedLayers::Update(double factor) {
                                                          SplitByPieces(shard.slots.front(), pieces),
                                                          std::span(shard.slots).subspan(1));
     }
-    shard.optimizer->Step(SplitByPieces(shard.gradient.mul_(factor), pieces), version().step,
-                          pending_learning_rate_);
+    const at::Tensor gradient = shard.gradient.mul_(factor).to(shard.slots.front().device());
+    shard.optimizer->Step(SplitByPieces(gradient, pieces), version().step, pending_learning_rate_);
   }
 }
 

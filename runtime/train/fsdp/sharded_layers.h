@@ -14,6 +14,10 @@
 // step (SumOverGroups). All groups make the same update, so the loss of a rank costs nothing where there are
 // two of them.
 //
+// With `cpuOffload`, pieces and the optimizer's state of them are in host memory and are updated there (Ren et
+// al., "ZeRO-Offload: Democratizing Billion-Scale Model Training", 2021). Gathered layers and gradients are on
+// the device.
+//
 // With `copies`, each piece is also kept by ranks in the pods before that of its owner, which sends them its
 // summed gradient in each step (ShareGradients); they make the same update.
 //
@@ -27,6 +31,7 @@
 #include "runtime/models/model.h"
 #include "runtime/train/fsdp/units.h"
 #include "runtime/train/shards/held_shards.h"
+#include "runtime/train/state/state_memory.h"
 #include "runtime/train/state/step_facts.h"
 #include "runtime/train/step/optimizer.h"
 
@@ -52,6 +57,8 @@ class ShardedLayers final : public HeldShards {
   [[nodiscard]] const UnitNumbers& UnitsOf(std::size_t layer) const { return of_layer_[layer]; }
   // The units of what several layers use.
   [[nodiscard]] const UnitNumbers& shared_units() const { return shared_; }
+  // Of what is divided.
+  [[nodiscard]] StateMemory Memory(int world) const;
   // Ranks of a group, of `holders` that share the state.
   [[nodiscard]] int GroupOf(int holders) const override { return GroupSize(holders, sharding_group_); }
   // Elements of a unit that each rank of a group holds; the pieces of the last ranks may be smaller.
@@ -102,10 +109,13 @@ class ShardedLayers final : public HeldShards {
   // This rank's piece of a unit, of the version that it would continue from.
   [[nodiscard]] const Shard& Mine(std::size_t unit) const;
   [[nodiscard]] Shard& Mine(std::size_t unit);
+  [[nodiscard]] int64_t GatheredBytes(const UnitNumbers& units) const;
+  [[nodiscard]] int64_t GradientBytes(const UnitNumbers& units) const;
   void Update(double factor);
   void ForgetGradients();
 
   const api::OptimizerSpec spec_;
+  const bool is_offloaded_;
   const int sharding_group_;            // 0: one group
   const std::shared_ptr<Model> model_;  // shared_ptr by torch::nn::Module's design
   const std::vector<Layer> layers_;

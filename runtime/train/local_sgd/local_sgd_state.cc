@@ -13,6 +13,13 @@ Result<void> LocalSgdState::Build() {
                           [&] { outer_momentum_ = MakeOuterMomentum(trained); });
 }
 
+// A window begins with a copy of everything.
+StateMemory LocalSgdState::Memory(int world) const {
+  StateMemory memory = ReplicatedState::Memory(world);
+  memory.undo = memory.parameters + memory.optimizer;
+  return memory;
+}
+
 std::unique_ptr<Stepper> LocalSgdState::MakeStepper(const StepContext& context) {
   return std::make_unique<WindowStepper>(context, *this);
 }

@@ -14,6 +14,7 @@ class LocalSgdState final : public ReplicatedState {
   explicit LocalSgdState(const StateInputs& inputs) : ReplicatedState(inputs) {}
   [[nodiscard]] Result<void> Build() override;
 
+  [[nodiscard]] StateMemory Memory(int world) const override;
   [[nodiscard]] std::unique_ptr<Stepper> MakeStepper(const StepContext& context) override;
 
   // For spec.sync.outer; else empty.

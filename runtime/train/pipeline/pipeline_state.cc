@@ -47,6 +47,13 @@ Result<void> PipelineState::Build() {
   return {};
 }
 
+StateMemory PipelineState::Memory(int world) const {
+  StateMemory memory = stages_->Memory(world);
+  // Two stages, and twice as much while copies are made (stage_copies.h).
+  if (spec().pipeline.copy_every_steps > 0) memory.host = 4 * (memory.parameters + memory.optimizer);
+  return memory;
+}
+
 std::vector<NamedTensor> PipelineState::Tensors() const {
   std::vector<NamedTensor> all = stages_->tensors();
   all.insert(all.end(), loss_scale.state().begin(), loss_scale.state().end());

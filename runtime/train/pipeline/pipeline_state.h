@@ -20,6 +20,7 @@ class PipelineState final : public TrainingState {
   [[nodiscard]] std::vector<NamedTensor> Tensors() const override;
   [[nodiscard]] std::vector<NamedTensor> Replicated() const override { return loss_scale.state(); }
   [[nodiscard]] bool has_whole_model() const override { return false; }
+  [[nodiscard]] StateMemory Memory(int world) const override;
   // What is lost is logged.
   [[nodiscard]] Result<StateSource> Sync(comm::Communicator& communicator, const Restore& restore) override;
   [[nodiscard]] Result<void> SyncBuffers(comm::Communicator& communicator) override;

@@ -24,6 +24,7 @@
 #include "runtime/parallel/shared_sum.h"
 #include "runtime/parallel/stage_plan.h"
 #include "runtime/train/pipeline/stage_holders.h"
+#include "runtime/train/state/state_memory.h"
 #include "runtime/train/state/step_facts.h"
 #include "runtime/train/step/optimizer.h"
 
@@ -44,6 +45,9 @@ class StagedState {
   [[nodiscard]] std::vector<int> Writers(int world) const;
   [[nodiscard]] bool holds_all() const;
   [[nodiscard]] bool holds_a_part() const;  // some of the layers, but not all
+
+  // Of the largest stage.
+  [[nodiscard]] StateMemory Memory(int world) const;
 
   // The layers that a rank reads from a stored state: those of its stage, divided among the ranks that have
   // the same stage.

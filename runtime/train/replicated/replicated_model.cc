@@ -102,6 +102,27 @@ std::vector<NamedTensor> ReplicatedModel::With(const std::vector<NamedTensor>& m
   return all;
 }
 
+StateMemory ReplicatedModel::MemoryOfModel(int world) const {
+  int64_t gradient = 0;
+  int64_t largest = 0;  // autograd makes it before it is added to the others
+  for (const at::Tensor& parameter : trained_) {
+    gradient += static_cast<int64_t>(parameter.nbytes());
+    largest = std::max(largest, static_cast<int64_t>(parameter.nbytes()));
+  }
+  // The partial sums of a tree over micro-batches (parallel/deterministic_data_parallel.cc).
+  int64_t gradients = 1;
+  if (spec().determinism == api::Determinism::kWorld) {
+    const int64_t share = (spec().global_batch_size + world - 1) / world;
+    const int64_t micro_batch = spec().micro_batch_size.value_or(share);
+    const int64_t micro_batches = (share + micro_batch - 1) / micro_batch;
+    gradients = static_cast<int64_t>(std::bit_width(static_cast<uint64_t>(micro_batches))) + 2;
+  }
+  return {.parameters = BytesOf(parameters) + BytesOf(buffers),
+          .gradients = gradients * gradient,
+          .undo = BytesOf(buffers),
+          .gathered = largest};
+}
+
 int64_t ReplicatedModel::Digest() const {
   std::vector<NamedTensor> replicated = parameters;
   Append(replicated, HeldMoments());

@@ -61,6 +61,8 @@ class ReplicatedModel : public TrainingState {
   // The optimizer's state that every rank holds, and all of it, of which tensors may have no data.
   [[nodiscard]] virtual std::vector<NamedTensor> HeldMoments() const = 0;
   [[nodiscard]] virtual std::vector<NamedTensor> Moments() const { return HeldMoments(); }
+  // Without the optimizer's state.
+  [[nodiscard]] StateMemory MemoryOfModel(int world) const;
   // Everything that a checkpoint contains, in order, with these tensors of the optimizer.
   [[nodiscard]] std::vector<NamedTensor> With(const std::vector<NamedTensor>& moments) const;
   // Parts of Sync that all ranks call: first, the step that this rank offers to the others (-1: none); at the

@@ -13,12 +13,24 @@ namespace lockstep::train {
 using comm::CatchTorch;
 using comm::Communicator;
 
+namespace {
+
+// A device copies asynchronously from page-locked memory only.
+at::TensorOptions SlotOptions(const at::TensorOptions& options, bool in_host_memory) {
+  const bool is_elsewhere = in_host_memory && !options.device().is_cpu();
+  return is_elsewhere ? options.device(at::kCPU).pinned_memory(true) : options;
+}
+
+}  // namespace
+
 HeldShards::HeldShards(const std::vector<NamedTensor>& parameters, const std::vector<std::string>& slot_names,
-                       const at::TensorOptions& options, bool begins_at_zero, Copies copies, std::string what)
+                       const at::TensorOptions& options, bool begins_at_zero, Copies copies, std::string what,
+                       bool in_host_memory)
     : begins_at_zero_(begins_at_zero),
       copies_(copies),
       what_(std::move(what)),
       options_(options),
+      slot_options_(SlotOptions(options, in_host_memory)),
       slot_count_(slot_names.size()) {
   for (const NamedTensor& parameter : parameters) {
     begins_.push_back(total_);
@@ -114,6 +126,17 @@ Result<std::vector<NamedTensor>> HeldShards::Whole() const {
     }
   }));
   return tensors;
+}
+
+int64_t HeldShards::LargestSlotBytes(int world) const {
+  const std::vector<Ranges> parts = Cut(world);
+  int64_t most = 0;
+  for (int position = 0; position < world; ++position) {
+    int64_t elements = 0;
+    for (const int part : PartsOf(position, world)) elements += SizeOf(parts.at(IndexOf(part)));
+    most = std::max(most, elements);
+  }
+  return most * static_cast<int64_t>(options_.dtype().itemsize());
 }
 
 int64_t HeldShards::held_bytes() const {

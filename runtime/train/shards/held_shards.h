@@ -1,7 +1,7 @@
 #pragma once
 // Elements of a training's state that are divided over the ranks of the round: each rank holds ranges of them,
-// in one flat tensor per slot. Slots are what belongs to one element: moments of the optimizer (zero1), with
-// fsdp the parameter, too. Subclasses step the elements.
+// in one flat tensor per slot, on the device or in host memory. Slots are what belongs to one element: moments
+// of the optimizer (zero1), with fsdp the parameter, too. Subclasses step the elements.
 //
 // Replicated state gets two properties for free. This class provides them:
 //   a new round               The ranges are redistributed from the ranks that have them. If elements are
@@ -68,6 +68,9 @@ class HeldShards {
   // That of the state. The step is -1 if this process has none.
   [[nodiscard]] const Version& version() const { return version_; }
   [[nodiscard]] int64_t held_bytes() const;
+  // Of one slot, in a round of that size: of the rank that holds most, copies included.
+  [[nodiscard]] int64_t LargestSlotBytes(int world) const;
+  [[nodiscard]] int64_t slot_count() const { return static_cast<int64_t>(slot_count_); }
 
  protected:
   struct Shard {
@@ -80,9 +83,11 @@ class HeldShards {
   };
 
   // `parameters` have the elements, in this order. `slot_names` are the prefixes of the names in a checkpoint.
-  // `what` names the state in the log.
+  // `what` names the state in the log. Elements are exchanged on the device of `options`, and held there or, if
+  // `in_host_memory`, on the CPU.
   HeldShards(const std::vector<NamedTensor>& parameters, const std::vector<std::string>& slot_names,
-             const at::TensorOptions& options, bool begins_at_zero, Copies copies, std::string what);
+             const at::TensorOptions& options, bool begins_at_zero, Copies copies, std::string what,
+             bool in_host_memory = false);
   virtual ~HeldShards() = default;
   HeldShards(const HeldShards&) = delete;
   HeldShards& operator=(const HeldShards&) = delete;
@@ -142,15 +147,17 @@ class HeldShards {
   // Writes the wanted elements of those given, which fit into a chunk, into `mine`.
   [[nodiscard]] Result<void> ExchangeChunk(comm::Communicator& communicator, const Move& move, Chunk& chunk,
                                            const std::vector<at::Tensor>& mine) const;
+  [[nodiscard]] at::Tensor OnOwnDevice(const at::Tensor& slot) const;
   [[nodiscard]] at::Tensor SliceOf(std::size_t slot, const Version& version, const Range& range) const;
 
   const bool begins_at_zero_;
   const Copies copies_;
   const std::string what_;
-  const at::TensorOptions options_;  // of the slots
-  std::vector<int64_t> sizes_;       // of the parameters
-  std::vector<int64_t> begins_;      // of the parameters, in all elements
-  int64_t total_ = 0;                // elements of them
+  const at::TensorOptions options_;       // of what is exchanged
+  const at::TensorOptions slot_options_;  // of what is held
+  std::vector<int64_t> sizes_;            // of the parameters
+  std::vector<int64_t> begins_;           // of the parameters, in all elements
+  int64_t total_ = 0;                     // elements of them
   std::size_t slot_count_ = 0;
   std::vector<NamedTensor> described_;
   int64_t round_ = -1;  // the newest that this rank entered

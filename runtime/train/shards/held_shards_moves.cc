@@ -126,14 +126,20 @@ Result<std::vector<HeldShards::Shard>> HeldShards::Receive(Communicator& communi
       std::vector<at::Tensor> slots;
       slots.reserve(slot_count_);
       for (std::size_t slot = 0; slot < slot_count_; ++slot) {
-        // A restored part is in host memory.
-        slots.push_back(held == shards_.end() ? received[slot][next] : held->slots[slot].to(options_));
+        // A restored part is in ordinary host memory.
+        slots.push_back(held == shards_.end() ? received[slot][next] : OnOwnDevice(held->slots[slot]));
       }
       if (held == shards_.end()) ++next;
       shards.push_back({version_, range, std::move(slots)});
     }
   }));
   return shards;
+}
+
+at::Tensor HeldShards::OnOwnDevice(const at::Tensor& slot) const {
+  const bool is_there =
+      slot.device() == slot_options_.device() && (!slot_options_.pinned_memory() || slot.is_pinned());
+  return is_there ? slot : at::empty(slot.sizes(), slot_options_).copy_(slot);
 }
 
 Result<std::vector<at::Tensor>> HeldShards::Exchange(Communicator& communicator, const Move& move) const {
@@ -143,7 +149,7 @@ Result<std::vector<at::Tensor>> HeldShards::Exchange(Communicator& communicator,
   Chunk chunk;
   LOCKSTEP_TRY(CatchTorch(ErrorCode::kInternal, what_, [&] {
     for (const Range& range : move.wanted[IndexOf(communicator.rank())])
-      mine.push_back(at::zeros({range.size()}, options_));
+      mine.push_back(at::zeros({range.size()}, slot_options_));
     chunk = {at::empty({0}, options_), at::empty({0}, options_)};
   }));
   const auto is_nothing = [](const Ranges& ranges) { return SizeOf(ranges) == 0; };

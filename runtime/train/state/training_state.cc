@@ -19,6 +19,12 @@ void LayOutInOrder(torch::nn::Module& model) {
 
 }  // namespace
 
+int64_t BytesOf(const std::vector<NamedTensor>& tensors) {
+  int64_t bytes = 0;
+  for (const NamedTensor& named : tensors) bytes += named.tensor.numel() * named.tensor.element_size();
+  return bytes;
+}
+
 std::string_view NameOf(StateSource source) {
   switch (source) {
     case StateSource::kKept: return "kept";

@@ -28,6 +28,7 @@
 #include "runtime/common/api/training_spec.h"
 #include "runtime/models/model.h"
 #include "runtime/train/state/early_stop.h"
+#include "runtime/train/state/state_memory.h"
 #include "runtime/train/step/batch_math.h"
 #include "runtime/train/step/loss_scale.h"
 #include "runtime/train/step/optimizer.h"
@@ -37,6 +38,9 @@ namespace lockstep::train {
 
 class PartToLoad;
 class TrainingState;
+
+// Of all elements, also of tensors without data.
+[[nodiscard]] int64_t BytesOf(const std::vector<NamedTensor>& tensors);
 
 // From where a rank has its state after Sync.
 enum class StateSource { kKept, kPeer, kCopy, kCheckpoint, kFresh };
@@ -115,6 +119,9 @@ class TrainingState {
   [[nodiscard]] std::set<std::string> WeightNames() const;
   // Whether the model of this rank can be computed without the other ranks.
   [[nodiscard]] virtual bool has_whole_model() const { return true; }
+
+  // Of the rank that needs most in a step of a round of that size.
+  [[nodiscard]] virtual StateMemory Memory(int world) const = 0;
 
   // How many neighbouring ranks of a round of that size need a communicator of their own, a divisor of it; 0:
   // none do.

@@ -52,6 +52,15 @@ Result<void> Zero1State::Build() {
   return {};
 }
 
+// A step keeps moments and parameters of its parts as they were before.
+StateMemory Zero1State::Memory(int world) const {
+  StateMemory memory = MemoryOfModel(world);
+  const int64_t slot = shards_->LargestSlotBytes(world);
+  memory.optimizer = shards_->slot_count() * slot;
+  memory.undo += memory.optimizer + slot;
+  return memory;
+}
+
 Result<void> Zero1State::StartAfresh() {
   LOCKSTEP_TRY(ReplicatedModel::StartAfresh());
   shards_->StartAfresh();

@@ -17,6 +17,7 @@ class Zero1State final : public ReplicatedModel {
       : ReplicatedModel(inputs), ranks_in_pod_(inputs.ranks_in_pod) {}
   [[nodiscard]] Result<void> Build() override;
 
+  [[nodiscard]] StateMemory Memory(int world) const override;
   [[nodiscard]] Result<void> StartAfresh() override;
   [[nodiscard]] Result<PartToSave> Save(comm::Communicator& communicator) override;
   [[nodiscard]] Result<std::vector<NamedTensor>> Whole() const override;

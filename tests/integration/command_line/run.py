@@ -39,6 +39,7 @@ def run(program, *arguments, code=0, stdin=None):
     (("scaling", "job.yaml"), "lockstep scaling: --replicas is required"),
     (("scaling", "job.yaml", "--replicas=1,x"), "lockstep scaling: --replicas: must be different numbers from 1 to 10000"),
     (("scaling", "job.yaml", "--replicas=1", "--steps=9"), "lockstep scaling: --steps: "),
+    (("memory", "job.yaml"), "lockstep memory: --replicas is required"),
     (("completion", "tcsh"), "lockstep completion: SHELL: "),
 ])
 def test_misuse_names_the_mistake_and_the_help(words, says):
@@ -59,7 +60,7 @@ def commands():
 
 
 def test_help_shows_each_command_with_an_example_and_no_internal_one():
-    expect(commands() == ["run", "scaling", "validate", "convert", "models", "plot", "checkpoint", "completion"], f"{commands()}")
+    expect(commands() == ["run", "scaling", "memory", "validate", "convert", "models", "plot", "checkpoint", "completion"], f"{commands()}")
     for command in set(commands()) - {"checkpoint"}:
         text = run("lockstep", command, "--help")[0]
         expect("Example" in text and f"  lockstep {command}" in text.replace("<(", "  "), f"{command} has no example:\n{text}")

@@ -86,13 +86,13 @@ MAY_INCLUDE = {
     "runtime/train/fsdp": common("base", "api")
                           | runtime("comm", "data", "models", "parallel", "checkpoint", "train/step", "train/state", "train/shards"),
     "runtime/train/pipeline": common("base", "api") | runtime("comm", "models", "parallel", "train/step", "train/state"),
-    "runtime/train": runtime("train/state", "train/replicated", "train/local_sgd", "train/zero1", "train/fsdp", "train/pipeline"),
+    "runtime/train": common("base", "api") | runtime("models", "train/state", "train/replicated", "train/local_sgd", "train/zero1", "train/fsdp", "train/pipeline"),
     # These know no strategy.
     "runtime/train/saves": common("base", "protocol", "api") | runtime("comm", "checkpoint", "train/step", "train/state"),
     "runtime/train/records": common("base", "api") | runtime("comm", "checkpoint", "train/step"),
     "runtime/train/loop": common("base", "protocol", "api")
                           | runtime("comm", "data", "models", "checkpoint", "train/step", "train/state", "train/saves", "train/records"),
-    "runtime": common("base", "protocol", "api") | runtime("comm", "data", "models", "train", *below("train", "step", "loop", "records")),
+    "runtime": common("base", "protocol", "api", "command_line") | runtime("comm", "data", "models", "train", *below("train", "step", "loop", "records")),
 }
 
 # Stand-ins for headers of Gloo and CUDA that LibTorch's own headers include: a third party's names, so not in the table above.
