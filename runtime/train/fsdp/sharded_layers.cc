@@ -81,26 +81,19 @@ int64_t ShardedLayers::GatheredBytes(const UnitNumbers& units) const {
   return bytes;
 }
 
-// As they are sent, and as they are received.
-int64_t ShardedLayers::GradientBytes(const UnitNumbers& units) const {
-  int64_t elements = 0;
-  for (const std::size_t unit : units) elements += units_[unit].range.size();
-  return 2 * elements * static_cast<int64_t>(sizeof(float));
-}
-
 // Most is in use when the gradients of a layer are summed on the way back (LayerPass::Open): the layer before
 // it is open, and the one before that is being gathered.
 StateMemory ShardedLayers::Memory(int world) const {
   int64_t most = 0;
   for (std::size_t layer = 0; layer < of_layer_.size(); ++layer) {
-    int64_t bytes = GradientBytes(of_layer_[layer]);
+    int64_t bytes = 2 * GatheredBytes(of_layer_[layer]);  // gradients that are sent, and those received
     for (std::size_t open = layer - std::min<std::size_t>(layer, 2); open <= layer; ++open)
       bytes += GatheredBytes(of_layer_[open]);
     most = std::max(most, bytes);
   }
   const int64_t slot = LargestSlotBytes(world);
   const int64_t moments = (slot_count() - 1) * slot;
-  StateMemory memory{.gradients = slot, .gathered = most + GatheredBytes(shared_) + GradientBytes(shared_)};
+  StateMemory memory{.gradients = slot, .gathered = most + 3 * GatheredBytes(shared_)};
   if (is_offloaded_) {
     memory.host = slot + moments + slot;  // and the gradient while it is updated
   } else {
@@ -210,14 +203,15 @@ void ShardedLayers::ForgetGradients() {
 at::Tensor ShardedLayers::TakeGradients(std::size_t index, int group) {
   const at::NoGradGuard no_grad;
   const Unit& unit = units_[index];
+  const at::TensorOptions of_unit = options().dtype(unit.type);
   std::vector<at::Tensor> gradients;
   for (std::size_t p = unit.first; p < unit.first + unit.count; ++p) {
     at::Tensor& gradient = parameters_[p].tensor.mutable_grad();
-    gradients.push_back(gradient.defined() ? gradient.reshape(-1).to(at::kFloat)
-                                           : at::zeros({parameters_[p].tensor.numel()}, options()));
+    gradients.push_back(gradient.defined() ? gradient.reshape(-1)
+                                           : at::zeros({parameters_[p].tensor.numel()}, of_unit));
     gradient.reset();
   }
-  gradients.push_back(at::zeros({PieceOf(index, group) * group - unit.range.size()}, options()));
+  gradients.push_back(at::zeros({PieceOf(index, group) * group - unit.range.size()}, of_unit));
   return at::cat(gradients);
 }
 

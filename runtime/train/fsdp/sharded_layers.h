@@ -74,8 +74,8 @@ class ShardedLayers final : public HeldShards {
 
   // Forgets the gradients of an earlier step.
   void BeginStep();
-  // The gradients of a unit's parameters in float32, one after another, padded to the pieces of all ranks of a
-  // group. The parameters lose them.
+  // The gradients of a unit's parameters in its type, in which autograd computes them, one after another, padded
+  // to the pieces of all ranks of a group. The parameters lose them.
   [[nodiscard]] at::Tensor TakeGradients(std::size_t unit, int group);
   // Adds to the gradient of this rank's piece.
   void AddGradient(std::size_t unit, const at::Tensor& sum);
@@ -110,7 +110,6 @@ class ShardedLayers final : public HeldShards {
   [[nodiscard]] const Shard& Mine(std::size_t unit) const;
   [[nodiscard]] Shard& Mine(std::size_t unit);
   [[nodiscard]] int64_t GatheredBytes(const UnitNumbers& units) const;
-  [[nodiscard]] int64_t GradientBytes(const UnitNumbers& units) const;
   void Update(double factor);
   void ForgetGradients();
 

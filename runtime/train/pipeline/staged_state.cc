@@ -104,28 +104,6 @@ void StagedState::AddMoments() {
   }
 }
 
-StateMemory StagedState::Memory(int world) const {
-  StateMemory most;
-  const parallel::Mesh mesh = MeshFor(world);
-  for (const LayerRange& range : parallel::DivideLayers(costs_, mesh.stages)) {
-    const std::vector<bool> layers = LayersOf(range);
-    StateMemory stage;
-    for (const Entry& entry : entries_) {
-      if (!IsHeldBy(entry, layers)) continue;
-      const auto bytes = static_cast<int64_t>(entry.stand_in.nbytes());
-      (entry.kind == Kind::kMoment ? stage.optimizer : stage.parameters) += bytes;
-      // That of a micro-batch, before it is added to those of the others.
-      if (entry.is_trained) stage.gathered = std::max(stage.gathered, bytes);
-      if (entry.is_trained) stage.gradients += bytes;
-      if (entry.kind == Kind::kBuffer) stage.undo += bytes;
-    }
-    // What is sent and received of the sum over the stage replicas.
-    stage.gathered = std::max(stage.gathered, 2 * stage.gradients * (mesh.pipelines - 1) / mesh.pipelines);
-    if (stage.total() > most.total()) most = stage;
-  }
-  return most;
-}
-
 std::vector<NamedTensor> StagedState::tensors() const {
   std::vector<NamedTensor> all;
   all.reserve(entries_.size());

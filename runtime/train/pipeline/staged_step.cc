@@ -1,6 +1,7 @@
-// The step of StagedState: from zeroed gradients to the sums that all ranks know.
+// The step of StagedState: from zeroed gradients to the sums that all ranks know, and what it takes in memory.
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "runtime/comm/torch_error.h"
@@ -14,6 +15,28 @@ using comm::CatchTorch;
 using comm::Communicator;
 
 }  // namespace
+
+StateMemory StagedState::Memory(int world) const {
+  StateMemory most;
+  const parallel::Mesh mesh = MeshFor(world);
+  for (const parallel::LayerRange& range : parallel::DivideLayers(costs_, mesh.stages)) {
+    const std::vector<bool> layers = LayersOf(range);
+    StateMemory stage;
+    for (const Entry& entry : entries_) {
+      if (!IsHeldBy(entry, layers)) continue;
+      const auto bytes = static_cast<int64_t>(entry.stand_in.nbytes());
+      (entry.kind == Kind::kMoment ? stage.optimizer : stage.parameters) += bytes;
+      // That of a micro-batch, before it is added to those of the others.
+      if (entry.is_trained) stage.gathered = std::max(stage.gathered, bytes);
+      if (entry.is_trained) stage.gradients += bytes;
+      if (entry.kind == Kind::kBuffer) stage.undo += bytes;
+    }
+    // What is sent and received of the sum over the stage replicas.
+    stage.gathered = std::max(stage.gathered, 2 * stage.gradients * (mesh.pipelines - 1) / mesh.pipelines);
+    if (stage.total() > most.total()) most = stage;
+  }
+  return most;
+}
 
 Result<void> StagedState::BeginStep() {
   return CatchTorch(ErrorCode::kInternal, "preparing the step", [this] {

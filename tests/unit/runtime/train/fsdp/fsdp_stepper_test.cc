@@ -165,7 +165,7 @@ TEST(FsdpStepper, GivesTheStateOfDdpOfTheSameRanksIn16Bits) {
   }
 }
 
-TEST(FsdpStepper, GathersLinearLayersAndConvolutionsIn16Bits) {
+TEST(FsdpStepper, SendsLinearLayersAndConvolutionsIn16BitsAndTheirGradients) {
   RoundConnector of_float;
   RoundConnector of_bf16;
   auto ranks = StartRanks(2, [&](int rank, LineChannel&) {
@@ -180,11 +180,13 @@ TEST(FsdpStepper, GathersLinearLayersAndConvolutionsIn16Bits) {
       const int64_t before = communicator->bytes_given();
       LOCKSTEP_CHECK(trainer.RunRound(communicator, 1).ok());
       const ShardedLayers& layers = FsdpOf(trainer).layers();
-      saved = 0;  // two bytes of each element in both passes, but the last layer remains between them
+      // Two bytes of each element: gathered in both passes, but the last layer remains between them, and one
+      // gradient for each of the two ranks.
+      saved = 0;
       for (std::size_t layer = 0; layer < layers.layers().size(); ++layer) {
         const int64_t gatherings = layer + 1 < layers.layers().size() ? 2 : 1;
         for (const std::size_t unit : layers.UnitsOf(layer))
-          saved += 2 * gatherings * layers.PieceOf(unit, 2);
+          saved += 2 * (gatherings + 2) * layers.PieceOf(unit, 2);
       }
       return communicator->bytes_given() - before;
     };
