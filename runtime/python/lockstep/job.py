@@ -20,7 +20,7 @@ from lockstep.ledger import SampleLedger
 from lockstep.pod import LOST_BY_ANOTHER, this_pod
 from lockstep.progress import Progress
 from lockstep.registration import Registration
-from lockstep.rounds import BrokenRounds, Round, listen
+from lockstep.rounds import BrokenRounds, Round, join_threads, listen
 from lockstep.state import INCOMPLETE, State, Stateful
 from lockstep.step import Step
 
@@ -250,6 +250,7 @@ class Job:
         """The interpreter ends, which may take long, and its other threads do not run any more."""
         control.send("phase", phase="program")  # nothing is known of it from now on
         self._drop(control)
+        join_threads()
 
     # ---- for Batches and Step
 

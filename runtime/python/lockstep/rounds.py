@@ -32,6 +32,8 @@ _CONNECT_LIMIT = datetime.timedelta(seconds=10)
 _LEFT = "left"  # a key of the store
 _LONGEST_PAUSE_FOR_VALUES = 1.0  # in waits for other ranks, all of which ask the same host
 _OVER_EARLY = "the round was over before all of its ranks had arrived"
+_WAITING, _DROPPING = "lockstep-wait", "lockstep-drop"  # names of threads
+_PATIENCE_AT_THE_END = 5.0  # seconds
 # The first two retries are immediate, because one failure is often seen twice.
 _BROKEN_AT_MOST, _BROKEN_AT_ONCE, _FIRST_RETRY_PAUSE, _LONGEST_RETRY_PAUSE = 20, 2, 0.1, 5.0
 
@@ -44,6 +46,15 @@ def listen() -> socket.socket:
     listener.bind(("", 0))
     listener.listen(2048)
     return listener
+
+
+def join_threads() -> None:
+    """At the end of a process, which a thread that returns from PyTorch while the interpreter ends would abort: Python ends the thread by unwinding
+    its stack, and functions of C++ are in it. One that waits for longer is left: it will hardly return in that moment."""
+    deadline = time.monotonic() + _PATIENCE_AT_THE_END
+    for thread in threading.enumerate():
+        if thread.name in (_WAITING, _DROPPING):
+            thread.join(max(0.0, deadline - time.monotonic()))
 
 
 def _store(*place: typing.Any, **options: typing.Any) -> typing.Any:
@@ -233,7 +244,7 @@ class Round:
         """What `wait` returns, for which another rank may be needed. RuntimeError: the round is over; only a thread still waits then."""
         ours = self._opened()
         if not ours.done():
-            threading.Thread(target=self._complete, args=(ours, wait), name="lockstep-wait", daemon=True).start()
+            threading.Thread(target=self._complete, args=(ours, wait), name=_WAITING, daemon=True).start()
         return typing.cast(T, ours.wait())
 
     def _opened(self) -> torch.futures.Future[typing.Any]:
@@ -294,7 +305,7 @@ class Round:
             backend.clear()
             return
         try:
-            threading.Thread(target=backend.clear, name="lockstep-drop", daemon=True).start()
+            threading.Thread(target=backend.clear, name=_DROPPING, daemon=True).start()
         except RuntimeError:  # Python 3.12 starts none while it ends
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(backend))  # so the process ends without the destructor, and closes the connections
 

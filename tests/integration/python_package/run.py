@@ -181,6 +181,13 @@ def test_random_faults(folder):
         expect_complete(run, folder, RANDOM_EPOCHS)
 
 
+def test_a_process_ends_well_while_a_thread_returns_from_pytorch(folder):
+    with ScriptRun(folder, HERE / "ends_late.py", ranks=1) as run:
+        expect(run.finish() == 0, run.output()[-4000:])
+    started = list(pathlib.Path(folder).glob("started-*"))
+    expect(len(started) == 1, f"the script was started {len(started)} times\n{run.output()[-4000:]}")
+
+
 def test_ends_in_good_order(folder):
     with TrainRun(folder, LONG) as run:
         with slowly(folder):
