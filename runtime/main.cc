@@ -170,8 +170,7 @@ LoopOutcome Train(const Settings& settings, protocol::ControlLink& link, train::
             Report(link, Fail(ExitCode::kInfrastructure, {ErrorCode::kDeviceFault, reason}));
             ExitNow(ExitCode::kInfrastructure);
           },
-      .keep_trace = [](int64_t round, int rank,
-                       std::string trace) { flights.Keep(round, rank, std::move(trace)); }};
+      .keep_trace = [](comm::BrokenTrace trace) { flights.Keep(std::move(trace)); }};
   if (settings.training.cuda_graph && gpu == nullptr) log::Info("no CUDA graph: training on the CPU");
   link.Send(protocol::PhaseChanged{protocol::RankPhase::kLoad});
   // As long as the process: what is under way between the store and the copy is not waited for at the end.

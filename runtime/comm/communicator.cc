@@ -119,10 +119,18 @@ Result<void> Communicator::WaitFor(c10d::Work& work, const at::Tensor& moved, st
 }
 
 Result<void> Communicator::AwaitQueued(DeviceBackend& device, std::string_view operation) {
-  return Run(operation, [&] {
+  const auto began = std::chrono::system_clock::now();
+  LOCKSTEP_TRY(Run(operation, [&] {
     return AwaitDeviceWork(
         *device.Queued(), [this] { return aborted(); }, limit_, operation);
-  });
+  }));
+  DeviceReached(began);
+  return {};
+}
+
+// Work of a device ends in the order in which it began.
+void Communicator::DeviceReached(std::chrono::system_clock::time_point began) {
+  *group_->ended_before = std::chrono::nanoseconds(began.time_since_epoch());
 }
 
 Result<void> Communicator::WaitForHost(c10d::Work& collective, std::string_view operation) {
@@ -137,6 +145,7 @@ struct Communicator::Pending::State {
   Communicator& communicator;  // must outlive the collective
   std::string_view operation;  // a literal
   at::Tensor result;
+  std::chrono::system_clock::time_point began = std::chrono::system_clock::now();
   c10::intrusive_ptr<c10d::Work> work{};  // null: a world of one, so the result is there already
 };
 
@@ -147,7 +156,9 @@ Communicator::Pending::Pending(Pending&&) noexcept = default;
 Result<void> Communicator::Pending::Wait() {
   if (state_->work == nullptr) return {};
   const PeerWait wait(state_->communicator);
-  return state_->communicator.WaitFor(*state_->work, state_->result, state_->operation);
+  LOCKSTEP_TRY(state_->communicator.WaitFor(*state_->work, state_->result, state_->operation));
+  if (!state_->result.is_cpu()) state_->communicator.DeviceReached(state_->began);
+  return {};
 }
 
 template <typename Start>

@@ -66,14 +66,16 @@ Result<std::shared_ptr<DeviceGroup>> ConnectDevice(const Place& place, const Dev
 }
 
 // Bounded, because reading the trace may hang, and the abort that follows would end that.
-void KeepTrace(const Place& place, const DeviceUse& use, const std::shared_ptr<DeviceGroup>& group) {
+void KeepTrace(const Place& place, const DeviceUse& use, const std::shared_ptr<DeviceGroup>& group,
+               std::chrono::nanoseconds ended_before) {
   auto trace = std::make_shared<std::string>();
   BoundedCall read({"reading the flight recorder", kTraceLimit, {}}, [=] { *trace = group->Trace(); });
   const Result<void> done = read.Wait();
   if (!done.ok())
     return log::Warning("no trace of the collectives",
                         {{"round", place.round}, {"rank", place.rank}, {"reason", done.error().message}});
-  if (!trace->empty()) use.keep_trace(place.round, place.rank, std::move(*trace));
+  if (trace->empty()) return;
+  use.keep_trace({place.round, place.rank, std::move(*trace), ended_before});
 }
 
 }  // namespace
@@ -118,9 +120,10 @@ Result<std::shared_ptr<Communicator>> Communicator::Connect(const Place& place, 
     group->device_abort = std::make_unique<BoundedCall>(
         BoundedCall::Terms{"aborting the " + std::string(use.backend->name()) + " group", use.abort_limit,
                            use.give_up},
-        [place, use, devices = group->devices, keeps_trace = group->keeps_trace] {
+        [place, use, devices = group->devices, keeps_trace = group->keeps_trace,
+         ended_before = group->ended_before] {
           // The trace has the collectives of all groups of the process.
-          if (*keeps_trace) KeepTrace(place, use, devices->front());
+          if (*keeps_trace) KeepTrace(place, use, devices->front(), *ended_before);
           for (const std::shared_ptr<DeviceGroup>& each : *devices) each->Abort();
         });
     if (use.keep_trace) group->long_wait = use.long_wait;

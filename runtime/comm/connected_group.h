@@ -41,7 +41,10 @@ struct ConnectedGroup {
   std::shared_ptr<DeviceGroups> devices = std::make_shared<DeviceGroups>();
   std::unique_ptr<BoundedCall> device_abort;  // of all; null: the CPU only, or a subgroup
   std::shared_ptr<std::atomic<bool>> keeps_trace =
-      std::make_shared<std::atomic<bool>>(false);      // shared for the same reason as `devices`
+      std::make_shared<std::atomic<bool>>(false);  // shared for the same reason as `devices`
+  // BrokenTrace::ended_before
+  std::shared_ptr<std::atomic<std::chrono::nanoseconds>> ended_before =
+      std::make_shared<std::atomic<std::chrono::nanoseconds>>(std::chrono::nanoseconds(0));
   std::optional<std::chrono::milliseconds> long_wait;  // absent: no trace is kept
 };
 

@@ -60,6 +60,16 @@ class DeviceBackend {
   [[nodiscard]] virtual c10::intrusive_ptr<c10d::Work> Queued() = 0;
 };
 
+// What c10d's flight recorder of this process knew when a round broke.
+struct BrokenTrace {
+  int64_t round = 0;
+  int rank = 0;
+  std::string dump;  // JSON
+  // Every collective that began before this time has ended; the recorder itself does not know all that have
+  // (runtime/train/records/flight_trace.h). Since 1970.
+  std::chrono::nanoseconds ended_before{0};
+};
+
 // The device with which a rank moves its tensors.
 struct DeviceUse {
   // Null: no device was found. Outlives the process's communicators, and connects that were given up.
@@ -69,7 +79,7 @@ struct DeviceUse {
   std::chrono::milliseconds abort_limit{10'000};
   // Called with the trace of the device's group if a round breaks in which the step thread waited long. It
   // runs before the group is aborted, on the aborting thread, and must not block on a store. May be empty.
-  std::function<void(int64_t round, int rank, std::string trace)> keep_trace{};
+  std::function<void(BrokenTrace trace)> keep_trace{};
   // Shorter waits are not traced: the death of a peer is noticed within milliseconds, and that recovery
   // should not pay for a trace.
   std::chrono::milliseconds long_wait{1'000};

@@ -3,10 +3,10 @@
 // trace as flight/round-R-rank-N.json. People and PyTorch's tools compare it with the traces of the other
 // ranks. Runs on its own thread, so recovery does not wait for it. Any thread.
 
-#include <cstdint>
 #include <string>
 #include <thread>
 
+#include "runtime/comm/device_group.h"
 #include "runtime/common/base/mutex.h"
 
 namespace lockstep::train {
@@ -17,8 +17,7 @@ class FlightLog {
   explicit FlightLog(std::string uri);
   ~FlightLog();  // waits for what is being stored
 
-  // `dump` is the JSON of c10d's flight recorder.
-  void Keep(int64_t round, int rank, std::string dump);
+  void Keep(comm::BrokenTrace trace);
 
  private:
   const std::string uri_;

@@ -21,12 +21,13 @@ std::pair<int64_t, std::string> QueueOf(const Json& entry) {
 
 // Without c10d's watchdog, the recorder is not notified when a collective ends. When it dumps, it queries the
 // event of each, but the event of a collective that ended long ago is already reused by a younger one that
-// may still run. So all operations before one that ended are marked as ended.
-void MarkEnded(Json& entries) {
+// may still run. So all operations before one that ended are marked as ended, and so are those that the rank has
+// awaited, of which the events may all be those of younger ones.
+void MarkEnded(Json& entries, std::chrono::nanoseconds ended_before) {
   std::set<std::pair<int64_t, std::string>> ended;
   for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
     const auto queue = QueueOf(*entry);
-    if (IsCompleted(*entry)) ended.insert(queue);
+    if (IsCompleted(*entry) || IntAt(*entry, {"time_created_ns"}) < ended_before.count()) ended.insert(queue);
     if (ended.contains(queue)) (*entry)["state"] = kCompleted;
   }
 }
@@ -47,13 +48,13 @@ const Json& WhereTheRankIs(const Json& entries) {
 
 }  // namespace
 
-Result<FlightTrace> ReadFlightTrace(std::string_view dump) {
+Result<FlightTrace> ReadFlightTrace(std::string_view dump, std::chrono::nanoseconds ended_before) {
   LOCKSTEP_TRY(Json trace, ParseJson(dump));
   const Json* const found = FindJson(trace, {"entries"});
   if (found == nullptr || !found->is_array() || found->empty())
     return Error{ErrorCode::kNotFound, "the flight recorder kept no collective"};
   Json& entries = trace["entries"];
-  MarkEnded(entries);
+  MarkEnded(entries, ended_before);
   const Json& where = WhereTheRankIs(entries);
   const bool is_message = BoolAt(where, {"is_p2p"});
   const Json* const sizes = FindJson(where, {"input_sizes"});

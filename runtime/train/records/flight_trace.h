@@ -1,6 +1,7 @@
 #pragma once
 // Reads the JSON dump of c10d's flight recorder about a process's collectives on a device. Pure.
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -21,7 +22,9 @@ struct FlightTrace {
   std::string json;
 };
 
-// kNotFound: the dump contains no collective.
-[[nodiscard]] Result<FlightTrace> ReadFlightTrace(std::string_view dump);
+// `ended_before`, since 1970: every collective that began earlier has ended (comm::BrokenTrace). kNotFound: the
+// dump contains no collective.
+[[nodiscard]] Result<FlightTrace> ReadFlightTrace(std::string_view dump,
+                                                  std::chrono::nanoseconds ended_before = {});
 
 }  // namespace lockstep::train

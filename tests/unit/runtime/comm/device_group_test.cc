@@ -151,7 +151,11 @@ struct FakeBackend final : DeviceBackend {
   }
   void LeaveDefaultStream() override {}
   std::unique_ptr<DeviceGraph> NewGraph() override { return nullptr; }
-  c10::intrusive_ptr<c10d::Work> Queued() override { return {}; }
+  c10::intrusive_ptr<c10d::Work> Queued() override {
+    auto work = c10::make_intrusive<FakeWork>();
+    work->completed = true;
+    return work;
+  }
 
   std::string id = "GPU-a";
   std::shared_ptr<FakeGroup> group = std::make_shared<FakeGroup>();
@@ -286,8 +290,9 @@ std::vector<std::string> TracesOfRound(RoundConnector& connector, FakeBackend& b
   std::vector<std::string> kept;
   const DeviceUse use{.backend = &backend,
                       .keep_trace =
-                          [&](int64_t round, int rank, const std::string& trace) {
-                            kept.push_back(std::to_string(round) + "/" + std::to_string(rank) + ": " + trace);
+                          [&](const BrokenTrace& trace) {
+                            kept.push_back(std::to_string(trace.round) + "/" + std::to_string(trace.rank) +
+                                           ": " + trace.dump);
                           },
                       .long_wait = long_wait};
   auto communicator = EnterWith(connector, 0, 1, use);
@@ -306,6 +311,25 @@ TEST(CommunicatorWithADevice, KeepsTheTraceOfARoundThatBreaksInALongWait) {
   });
 }
 
+TEST(CommunicatorWithADevice, KnowsWhatHadEndedBeforeTheRoundBroke) {
+  IN_A_RANK({
+    FakeBackend backend;
+    std::chrono::nanoseconds ended_before{0};
+    const DeviceUse use{.backend = &backend,
+                        .keep_trace = [&](const BrokenTrace& trace) { ended_before = trace.ended_before; },
+                        .long_wait = kLongWait};
+    auto communicator = EnterWith(connector, 0, 1, use);
+    REQUIRE(communicator.ok());
+    const auto begin = std::chrono::system_clock::now().time_since_epoch();
+    REQUIRE((*communicator)->AwaitQueued(backend, "what is queued").ok());
+    const auto end = std::chrono::system_clock::now().time_since_epoch();
+    BreakInALongWait(**communicator);
+    (*communicator)->Close();
+    REQUIRE(begin <= ended_before && ended_before <= end);
+    return 0;
+  });
+}
+
 // Each rank is alone in its subgroup. A long wait there is one of the round.
 TEST(CommunicatorWithADevice, AbortsTheGroupOfItsSubgroupAfterTheTrace) {
   RoundConnector connector;
@@ -314,7 +338,7 @@ TEST(CommunicatorWithADevice, AbortsTheGroupOfItsSubgroupAfterTheTrace) {
     backend.id = "GPU-" + std::to_string(rank);
     std::vector<std::string> kept;
     const DeviceUse use{.backend = &backend,
-                        .keep_trace = [&](int64_t, int, const std::string& trace) { kept.push_back(trace); },
+                        .keep_trace = [&](const BrokenTrace& trace) { kept.push_back(trace.dump); },
                         .long_wait = kLongWait};
     auto communicator = connector.Enter(1, rank, 2, use, kCollectiveLimit, "127.0.0.1", 1);
     REQUIRE(communicator.ok());

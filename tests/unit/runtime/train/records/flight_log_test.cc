@@ -26,7 +26,7 @@ class FlightLogTest : public ::testing::Test {
 };
 
 TEST_F(FlightLogTest, StoresTheTraceByRoundAndRank) {
-  { FlightLog("file://" + folder_).Keep(7, 2, kTrace); }
+  { FlightLog("file://" + folder_).Keep({7, 2, kTrace, {}}); }
   const Result<std::string> stored = ReadFile(folder_ + "/flight/round-7-rank-2.json");
   ASSERT_TRUE(stored.ok()) << stored.error().message;
   EXPECT_NE(stored->find(R"("collective_seq_id":3)"), std::string::npos) << *stored;
@@ -35,14 +35,14 @@ TEST_F(FlightLogTest, StoresTheTraceByRoundAndRank) {
 TEST_F(FlightLogTest, StoresSoManyAndNoMore) {
   {
     FlightLog log("file://" + folder_);
-    for (int64_t round = 1; round <= 30; ++round) log.Keep(round, 0, kTrace);
+    for (int64_t round = 1; round <= 30; ++round) log.Keep({round, 0, kTrace, {}});
   }
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_ + "/flight"), {}), 20);
   EXPECT_TRUE(fs::exists(folder_ + "/flight/round-1-rank-0.json"));
 }
 
 TEST_F(FlightLogTest, StoresNothingOfAnEmptyTrace) {
-  { FlightLog("file://" + folder_).Keep(1, 0, R"({"version":"2.10"})"); }
+  { FlightLog("file://" + folder_).Keep({1, 0, R"({"version":"2.10"})", {}}); }
   EXPECT_FALSE(fs::exists(folder_ + "/flight"));
 }
 

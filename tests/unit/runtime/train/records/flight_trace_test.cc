@@ -19,6 +19,8 @@ using testing::LineChannel;
 using testing::RoundConnector;
 using testing::StartRanks;
 
+constexpr int64_t kBegan = 1'790'000'000'000'000'000;
+
 struct Collective {
   int64_t sequence = 0;
   bool has_ended = false;
@@ -38,7 +40,7 @@ Json TraceEntry(const Collective& what, std::size_t record) {
           {"p2p_seq_id", what.is_message() ? what.sequence : 0},
           {"op_id", record + 1},
           {"profiling_name", what.name},
-          {"time_created_ns", 1'790'000'000'000'000'000},
+          {"time_created_ns", kBegan + what.sequence},
           {"input_sizes", {{4, 3}}},
           {"input_dtypes", {"Float"}},
           {"output_sizes", {{4, 3}}},
@@ -51,7 +53,7 @@ Json TraceEntry(const Collective& what, std::size_t record) {
           {"is_p2p", what.is_message()}};
 }
 
-FlightTrace Read(const std::vector<Collective>& collectives) {
+FlightTrace Read(const std::vector<Collective>& collectives, std::chrono::nanoseconds ended_before = {}) {
   Json entries = Json::array();
   for (const Collective& what : collectives) entries.push_back(TraceEntry(what, entries.size()));
   return ReadFlightTrace(DumpJson({{"version", "2.10"},
@@ -59,7 +61,8 @@ FlightTrace Read(const std::vector<Collective>& collectives) {
                                    {"pg_config", Json::object()},
                                    {"pg_status", Json::object()},
                                    {"nccl_comm_state", nullptr},
-                                   {"entries", entries}}))
+                                   {"entries", entries}}),
+                         ended_before)
       .value();
 }
 
@@ -83,6 +86,15 @@ TEST(ReadFlightTrace, KnowsThatAllBeforeOneThatEndedHaveEnded) {
   const FlightTrace trace = Read({{1, false}, {2, true}, {3, false}});
   EXPECT_EQ(trace.sequence, 3);
   EXPECT_THAT(StatesIn(trace), ElementsAre("completed", "completed", "scheduled"));
+}
+
+// As on a GPU where the one that has not ended has the event of all of them.
+TEST(ReadFlightTrace, KnowsThatAllThatTheRankHasAwaitedHaveEnded) {
+  const std::vector<Collective> collectives = {{1, false}, {2, false}, {3, false}, {4, false}};
+  EXPECT_EQ(Read(collectives).sequence, 1);
+  const FlightTrace trace = Read(collectives, std::chrono::nanoseconds(kBegan + 3));
+  EXPECT_EQ(trace.sequence, 3);
+  EXPECT_THAT(StatesIn(trace), ElementsAre("completed", "completed", "scheduled", "scheduled"));
 }
 
 TEST(ReadFlightTrace, InfersNothingAboutOneQueueFromAnother) {
