@@ -16,6 +16,7 @@ class Gpt final : public Model {
   explicit Gpt(const api::GptSpec& spec);
   // int64 [n, length] → [n, length, vocabulary]; length is at most contextLength.
   [[nodiscard]] std::vector<Layer> Layers() override;
+  [[nodiscard]] at::Tensor LossSum(const at::Tensor& outputs, const at::Tensor& targets) const override;
 
  private:
   const double dropout_;
