@@ -29,7 +29,7 @@ _COLLECTIVE_LIMIT = datetime.timedelta(minutes=30)
 _STORE_LIMIT = datetime.timedelta(minutes=1)
 # For each connection to another rank, when all have arrived. Nothing else ends the wait for one that has died in this moment.
 _CONNECT_LIMIT = datetime.timedelta(seconds=10)
-_LEFT = "left"  # a key of the store
+_LEFT, _SHARED_DEVICE = "left", "shared-device"  # keys of the store
 _LONGEST_PAUSE_FOR_VALUES = 1.0  # in waits for other ranks, all of which ask the same host
 _OVER_EARLY = "the round was over before all of its ranks had arrived"
 _WAITING, _DROPPING = "lockstep-wait", "lockstep-drop"  # names of threads
@@ -62,6 +62,24 @@ def _store(*place: typing.Any, **options: typing.Any) -> typing.Any:
         return dist.TCPStore(*place, **options)  # type: ignore[attr-defined]
     except NotImplementedError:  # libuv with a descriptor, in PyTorch 2.4
         return dist.TCPStore(*place, **options, use_libuv=False)  # type: ignore[attr-defined, misc]
+
+
+def device_id(device: torch.device) -> str | None:
+    """Unique across machines. None: ranks may share it."""
+    return str(torch.cuda.get_device_properties(device).uuid) if device.type == "cuda" else None
+
+
+def _claim(store: RoundStore, device: str) -> None:
+    """Before the rank has arrived in the round."""
+    if store.add(f"device/{device}", 1) > 1:
+        store.set(_SHARED_DEVICE, device)
+
+
+def _expect_own_devices(store: RoundStore) -> None:
+    """After all ranks have arrived. NCCL would fail on each of them without saying what to do."""
+    if store.check([_SHARED_DEVICE]):
+        raise LockstepError(f"several ranks of this job use the GPU {store.get(_SHARED_DEVICE).decode()}, and NCCL needs one for each rank: choose it before "
+                            'the model is made, by torch.cuda.set_device(int(os.environ["LOCAL_RANK"])), and give each pod as many GPUs as it has ranks')
 
 
 class Round:
@@ -101,9 +119,14 @@ class Round:
             self._until(self._store_listens)
         opened = self._unless_over(lambda: _store(*self._store_at, is_master=is_host, wait_for_workers=False, timeout=_STORE_LIMIT, master_listen_fd=descriptor))
         self._store = store = RoundStore(opened, self._unless_over, lambda: self.failure)
+        own_device = device_id(self.device)
+        if own_device is not None:
+            _claim(store, own_device)
         # All are here before any of them opens connections, for which the limit is short.
         store.add("arrived", 1)
         self._until(lambda: self._is_complete(opened))
+        if own_device is not None:
+            _expect_own_devices(store)
         for_group = opened if self._aborts_by_itself else store  # NCCL makes copies of its store, which one of Python does not have
         self._group = self._whole_group(for_group) if self._part is None else self._group_of_part(for_group)
 

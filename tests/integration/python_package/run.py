@@ -67,6 +67,13 @@ def test_a_new_worker_imports_before_it_joins(folder):
         expect_complete(run, folder, LONG)
 
 
+def test_ranks_that_share_a_gpu_end_and_name_it(folder):
+    with ScriptRun(folder, HERE / "shares_a_gpu.py", SHORT, ranks=2, minimum=2, sections={"failurePolicy": {"maxRestarts": 1}}) as run:
+        expect(run.finish() != 0, "the job has succeeded")
+    logs = "".join(path.read_text() for path in pathlib.Path(folder, "run").glob("*.log"))
+    expect("several ranks of this job use the GPU GPU-1, and NCCL needs one for each rank" in logs, f"nothing is said of it: {logs[-4000:]}")
+
+
 def test_all_ranks_lost_start_again(folder):
     with TrainRun(folder, LONG) as run:
         with slowly(folder):

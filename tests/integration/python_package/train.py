@@ -21,6 +21,7 @@ from pauses import pause
 
 SAVE_EVERY = 5
 AVERAGE_EVERY = 10
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"  # tests/gpu runs it, too
 SAMPLES, BATCH = 2017, 32  # in the last step of an epoch there is one sample, so most ranks have none
 STEPS_PER_EPOCH = -(-SAMPLES // BATCH)
 
@@ -71,7 +72,7 @@ def main():
     folder, epochs = pathlib.Path(sys.argv[1]), int(sys.argv[2])
     torch.set_num_threads(1)
     torch.manual_seed(int(os.environ.get("RANK", 0)))  # differs between ranks: join makes them equal
-    model = Net(torch.nn.Linear(64, 48), torch.nn.ReLU(), torch.nn.Linear(48, 10))
+    model = Net(torch.nn.Linear(64, 48), torch.nn.ReLU(), torch.nn.Linear(48, 10)).to(DEVICE)
     if "compiles" in sys.argv:
         model.compile(backend=counted_in(folder / f"compiled-{os.getpid()}"), dynamic=True)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
@@ -90,7 +91,7 @@ def main():
                 optimizer.zero_grad()
                 compute(folder / "computes", job.rank)
                 for micro in step.accumulate(batch, 16):
-                    loss = loss_of(job.model(micro.inputs), micro.targets) * micro.part
+                    loss = loss_of(job.model(micro.inputs.to(DEVICE)), micro.targets.to(DEVICE)) * micro.part
                     step.report(loss / micro.part)
                     loss.backward()
                 optimizer.step()
@@ -109,7 +110,7 @@ def main():
     except lockstep.Stopped:
         (folder / f"stopped-{job.rank}").touch()
         raise
-    measured = job.evaluate(data, 512, lambda batch: {"loss": loss_of(model(batch.inputs), batch.targets)})
+    measured = job.evaluate(data, 512, lambda batch: {"loss": loss_of(model(batch.inputs.to(DEVICE)), batch.targets.to(DEVICE))})
     (folder / f"final-{job.rank}.json").write_text(json.dumps({
         "pid": os.getpid(), "world": job.world, "steps": job.finished_steps, "rate": scheduler.get_last_lr()[0],
         "loss": measured["loss"], "weights": weights_of(model)}))

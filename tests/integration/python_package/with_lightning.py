@@ -52,7 +52,7 @@ def main():
     model = Linear()
     checkpoints = ModelCheckpoint(dirpath=folder / "out", save_last=True, every_n_train_steps=20)
     strategy = lockstep.lightning.LockstepStrategy(global_batch_size=BATCH, seed=3)
-    trainer = lightning.Trainer(strategy=strategy, max_epochs=epochs, accelerator="cpu", callbacks=[checkpoints], logger=False, enable_progress_bar=False,
+    trainer = lightning.Trainer(strategy=strategy, max_epochs=epochs, accelerator="auto", callbacks=[checkpoints], logger=False, enable_progress_bar=False,
                                 enable_model_summary=False)
     trainer.fit(model, points(SAMPLES), points(40), ckpt_path="last")
     (folder / f"final-{strategy.job.rank}.json").write_text(json.dumps({

@@ -48,7 +48,7 @@ def main():
         vocab_size=31, n_positions=16, n_embd=32, n_layer=1, n_head=2, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0, bos_token_id=0, eos_token_id=0))
     arguments = transformers.TrainingArguments(
         output_dir=str(folder / "out"), num_train_epochs=epochs, per_device_train_batch_size=4, learning_rate=0.01, warmup_steps=10, logging_steps=10,
-        eval_strategy="epoch", save_steps=20, save_total_limit=2, use_cpu=True, disable_tqdm=True, report_to="none", seed=3)
+        eval_strategy="epoch", save_steps=20, save_total_limit=2, use_cpu=not torch.cuda.is_available(), disable_tqdm=True, report_to="none", seed=3)
     to_evaluate = Counting(20)
     trainer = transformers.Trainer(model, arguments, train_dataset=Counting(SAMPLES), eval_dataset=to_evaluate, callbacks=[Slowly()])
     lockstep.transformers.attach(trainer, global_batch_size=BATCH)
