@@ -20,13 +20,15 @@ import subprocess
 import sys
 
 BENCH = pathlib.Path(__file__).resolve().parents[1]
+BUILD = BENCH.parents[1] / "build"
+if "--small" not in sys.argv:
+    os.environ.setdefault("LOCKSTEP_BUILD_DIR", str(BUILD / "gpu-libraries"))
 sys.path[:0] = [str(BENCH / "step"), str(BENCH / "checkpoint")]
 import checkpoint  # noqa: E402
 import step  # noqa: E402
 from systems import SGD, Case  # noqa: E402
 import torch_python  # noqa: E402
 
-BUILD = BENCH.parents[1] / "build"
 # Of bf16, dense: runtime/telemetry/gpu_peak.cc.
 PEAK_FLOPS = {"NVIDIA H100 80GB HBM3": 989.5e12, "NVIDIA H200": 989.5e12}
 PUBLISHED = """llm.c, GPT-2 124M in bf16, as published, not measured here: 218,000 tokens/s of each of 8 A100 80GB (524,288 tokens in "~300ms":
@@ -50,7 +52,7 @@ GPT2 = on_gpu(gpt(12, 12, 768, 1024), 32, optimizer=ADAMW, precision="bf16")
 RESNET50 = on_gpu({"name": "resnet50"}, 256, precision="bf16", samples=1024, shape=(3, 224, 224), classes=1000, workers=4)
 TINY = on_gpu({"name": "mlp", "mlp": {"hiddenSizes": [64]}}, 1)
 # GPT-2 large with three layers more: 832 million parameters, 12 bytes of each.
-LARGE = checkpoint.Size(on_gpu(gpt(39, 20, 1280, 1024), 8, optimizer=ADAMW, precision="bf16"), every=50, saves=1)
+LARGE = checkpoint.Size(on_gpu(gpt(39, 20, 1280, 1024), 8, optimizer=ADAMW, precision="bf16"), every=20, saves=1)
 CASES = {"gpt2": GPT2, "resnet50": RESNET50, "tiny": TINY}
 
 SMALL_GPT = GPT2._replace(model=gpt(2, 2, 64, 64, 256), batch=4, device="cpu")
