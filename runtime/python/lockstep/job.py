@@ -250,7 +250,7 @@ class Job:
         """The interpreter ends, which may take long, and its other threads do not run any more."""
         control.send("phase", phase="program")  # nothing is known of it from now on
         self._drop(control)
-        join_threads()
+        join_threads(control.stop_at)
 
     # ---- for Batches and Step
 

@@ -48,10 +48,13 @@ def listen() -> socket.socket:
     return listener
 
 
-def join_threads() -> None:
+def join_threads(stop_at: float | None) -> None:
     """At the end of a process, which a thread that returns from PyTorch while the interpreter ends would abort: Python ends the thread by unwinding
-    its stack, and functions of C++ are in it. One that waits for longer is left: it will hardly return in that moment."""
-    deadline = time.monotonic() + _PATIENCE_AT_THE_END
+    its stack, and functions of C++ are in it. One that waits for longer is left: it will hardly return in that moment. `stop_at`: when the process must
+    have ended, by time.monotonic(); half of the time until then is left for the rest."""
+    now = time.monotonic()
+    patience = _PATIENCE_AT_THE_END if stop_at is None else min(_PATIENCE_AT_THE_END, max(0.0, stop_at - now) / 2)
+    deadline = now + patience
     for thread in threading.enumerate():
         if thread.name in (_WAITING, _DROPPING):
             thread.join(max(0.0, deadline - time.monotonic()))

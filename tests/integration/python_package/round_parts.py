@@ -292,3 +292,16 @@ def test_what_is_sent_and_gathered_arrives(both):
         assert [each.tolist() for each in both[1].gather(second)] == [[0, 1, 2], [1, 2, 3]]
         gathered.result()
     assert not any(each.waits_for_peers for each in both)
+
+
+@pytest.mark.parametrize("rest, patience", [(None, 5), (60, 5), (1, 0.5), (-1, 0)])
+def test_the_end_of_a_process_waits_for_threads_as_long_as_there_is_time(monkeypatch, rest, patience):
+    release, waited = threading.Event(), []
+    monkeypatch.setattr(rounds.threading.Thread, "join", lambda _, seconds: waited.append(seconds))
+    thread = threading.Thread(target=release.wait, name="lockstep-drop", daemon=True)
+    thread.start()
+    try:
+        rounds.join_threads(None if rest is None else time.monotonic() + rest)
+    finally:
+        release.set()
+    assert waited == [pytest.approx(patience, abs=0.3)]
