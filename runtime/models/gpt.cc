@@ -132,11 +132,12 @@ std::vector<Layer> Gpt::Layers() {
   return layers;
 }
 
-// Of runtime/cuda/cross_entropy.cc, where that library is loaded.
 at::Tensor Gpt::LossSum(const at::Tensor& outputs, const at::Tensor& targets) const {
+  if (!outputs.is_cuda()) return Model::LossSum(outputs, targets);
+  // Of runtime/cuda/cross_entropy.cc, which is loaded before there is a tensor on a GPU.
   static const auto fused =
       c10::Dispatcher::singleton().findSchema({"lockstep::cross_entropy_sum", /*overload_name=*/""});
-  if (!outputs.is_cuda() || !fused.has_value()) return Model::LossSum(outputs, targets);
+  if (!fused.has_value()) return Model::LossSum(outputs, targets);
   const at::Tensor sum = fused->typed<at::Tensor(const at::Tensor&, const at::Tensor&)>().call(
       outputs.flatten(0, -2), targets.flatten());
   return sum / targets.size(-1);

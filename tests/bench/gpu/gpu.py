@@ -52,7 +52,7 @@ GPT2 = on_gpu(gpt(12, 12, 768, 1024), 32, optimizer=ADAMW, precision="bf16")
 RESNET50 = on_gpu({"name": "resnet50"}, 256, precision="bf16", samples=1024, shape=(3, 224, 224), classes=1000, workers=4)
 TINY = on_gpu({"name": "mlp", "mlp": {"hiddenSizes": [64]}}, 1)
 # GPT-2 large with three layers more: 832 million parameters, 12 bytes of each.
-LARGE = checkpoint.Size(on_gpu(gpt(39, 20, 1280, 1024), 8, optimizer=ADAMW, precision="bf16"), every=20, saves=1)
+LARGE = checkpoint.Size(on_gpu(gpt(39, 20, 1280, 1024), 8, optimizer=ADAMW, precision="bf16"), every=10, saves=1)
 CASES = {"gpt2": GPT2, "resnet50": RESNET50, "tiny": TINY}
 
 SMALL_GPT = GPT2._replace(model=gpt(2, 2, 64, 64, 256), batch=4, device="cpu")
