@@ -82,6 +82,17 @@ TEST(CrossEntropy, IsNotANumberWhereAnOutputIsNone) {
   });
 }
 
+TEST(CrossEntropy, IsNotANumberWhereATargetIsNoClass) {
+  OnTheGpu(1, [](DeviceBackend& gpu, int) {
+    const at::Tensor outputs = at::zeros({1, 1000}, at::TensorOptions(gpu.device()).dtype(at::kFloat));
+    for (const int64_t no_class : {-100, 1000}) {
+      const at::Tensor target = at::full({1}, no_class, at::TensorOptions(gpu.device()).dtype(at::kLong));
+      REQUIRE(std::isnan(CrossEntropySum(outputs, target).item<float>()));
+    }
+    return 0;
+  });
+}
+
 // Masked outputs.
 TEST(CrossEntropy, TakesOutputsOfMinusInfinity) {
   OnTheGpu(1, [](DeviceBackend& gpu, int) {

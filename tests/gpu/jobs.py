@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import signal
 import sys
 
@@ -93,7 +94,8 @@ def test_learns(folder, name):
     with Run(folder, job(folder, model=MODEL, **JOBS[name])) as run:
         expect_success(run, folder)
     expect(ledger.newest_commit(run.ledger) == STEPS - 1, f"step {ledger.newest_commit(run.ledger)} was the last one")
-    print(run.output()[-600:])
+    losses = [float(loss) for loss in re.findall(r"^step \d+/\d+ .* loss ([\d.]+) ", run.output(), re.MULTILINE)]
+    expect(len(losses) > 1 and losses[-1] < 0.9 * losses[0], f"the losses were {losses}")
 
 
 @pytest.mark.parametrize("name", ["ddp", "bf16", "graph", "fsdp-bf16"])

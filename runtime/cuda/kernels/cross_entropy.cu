@@ -47,6 +47,8 @@ union Vector {
 
 __device__ float MinusInfinity() { return __uint_as_float(0xff800000U); }
 
+__device__ float NotANumber() { return __uint_as_float(0x7fc00000U); }
+
 // The sum of exp(x - most) over some x of which `most` is the greatest.
 struct Sum {
   float most = MinusInfinity();
@@ -127,7 +129,9 @@ __device__ void Forward(const typename Format::Bits* outputs, const long long* t
   if (threadIdx.x != 0) return;
   const float log_of_sum = sum.most + logf(sum.scaled);
   log_of_sums[blockIdx.x] = log_of_sum;
-  losses[blockIdx.x] = log_of_sum - Format::Read(row[targets[blockIdx.x]]);
+  const long long target = targets[blockIdx.x];
+  const bool is_class = target >= 0 && target < classes;
+  losses[blockIdx.x] = is_class ? log_of_sum - Format::Read(row[target]) : NotANumber();
 }
 
 // The probability p, and of the target p - 1, computed without cancellation.
