@@ -128,8 +128,9 @@ Result<void> Communicator::AwaitQueued(DeviceBackend& device, std::string_view o
   return {};
 }
 
-// Work of a device ends in the order in which it began.
+// A group's work ends in the order in which it began. Nothing follows for the work of another group.
 void Communicator::DeviceReached(std::chrono::system_clock::time_point began) {
+  if (subgroup_ != nullptr) return;
   *group_->ended_before = std::chrono::nanoseconds(began.time_since_epoch());
 }
 

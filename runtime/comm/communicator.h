@@ -157,7 +157,7 @@ class Communicator {
   // Moves `tensor` piece by piece.
   template <typename Move>
   Result<void> MoveInPieces(const at::Tensor& tensor, Move&& move);
-  // Everything on the device that began before that time has ended.
+  // Everything of this group on the device that began before that time has ended.
   void DeviceReached(std::chrono::system_clock::time_point began);
   Result<void> WaitForHost(c10d::Work& collective, std::string_view operation);
   Result<void> WaitForMessage(const c10::intrusive_ptr<c10d::Work>& message, const at::Tensor& moved,

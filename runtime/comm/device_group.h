@@ -66,7 +66,7 @@ struct BrokenTrace {
   int rank = 0;
   std::string dump;  // JSON
   // Every collective that began before this time has ended; the recorder itself does not know all that have
-  // (runtime/train/records/flight_trace.h). Since 1970.
+  // (runtime/train/records/flight_trace.h). Since 1970; 0: nothing is known, as with subgroups.
   std::chrono::nanoseconds ended_before{0};
 };
 

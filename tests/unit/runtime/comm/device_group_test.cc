@@ -337,11 +337,17 @@ TEST(CommunicatorWithADevice, AbortsTheGroupOfItsSubgroupAfterTheTrace) {
     FakeBackend backend;
     backend.id = "GPU-" + std::to_string(rank);
     std::vector<std::string> kept;
+    std::chrono::nanoseconds ended_before{-1};
     const DeviceUse use{.backend = &backend,
-                        .keep_trace = [&](const BrokenTrace& trace) { kept.push_back(trace.dump); },
+                        .keep_trace =
+                            [&](const BrokenTrace& trace) {
+                              kept.push_back(trace.dump);
+                              ended_before = trace.ended_before;
+                            },
                         .long_wait = kLongWait};
     auto communicator = connector.Enter(1, rank, 2, use, kCollectiveLimit, "127.0.0.1", 1);
     REQUIRE(communicator.ok());
+    REQUIRE((*communicator)->AwaitQueued(backend, "what is queued").ok());
     {
       const Communicator::PeerWait wait((*communicator)->subgroup());
       std::this_thread::sleep_for(kLongWait);
@@ -349,6 +355,7 @@ TEST(CommunicatorWithADevice, AbortsTheGroupOfItsSubgroupAfterTheTrace) {
     }
     (*communicator)->Close();
     REQUIRE(kept == std::vector<std::string>{"read after 0 aborts"});
+    REQUIRE(ended_before.count() == 0);   // the subgroup's work may not have ended
     REQUIRE(backend.group->aborts == 2);  // the fake is the group of both
     return 0;
   });
