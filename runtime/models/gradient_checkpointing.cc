@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "runtime/models/precision.h"
+#include "runtime/models/wrapped_model.h"
 
 namespace lockstep::models {
 namespace {
@@ -162,20 +163,10 @@ std::shared_ptr<const CheckpointedLayer> Checkpointed(Layer layer) {
   return std::make_shared<const CheckpointedLayer>(std::move(made));
 }
 
-class CheckpointedModel final : public Model {
+class CheckpointedModel final : public WrappedModel {
  public:
-  explicit CheckpointedModel(std::shared_ptr<Model> model) : model_(std::move(model)) {
-    for (Layer& layer : model_->Layers()) layers_.push_back(Checkpointed(std::move(layer)));
-    for (const auto& parameter : model_->named_parameters(/*recurse=*/false))
-      register_parameter(parameter.key(), parameter.value(), parameter.value().requires_grad());
-    for (const auto& buffer : model_->named_buffers(/*recurse=*/false))
-      register_buffer(buffer.key(), buffer.value());
-    for (const auto& child : model_->named_children()) register_module(child.key(), child.value());
-  }
-
-  void train(bool on) override {
-    Model::train(on);
-    model_->train(on);
+  explicit CheckpointedModel(const std::shared_ptr<Model>& model) : WrappedModel(model) {
+    for (Layer& layer : model->Layers()) layers_.push_back(Checkpointed(std::move(layer)));
   }
 
   [[nodiscard]] std::vector<Layer> Layers() override {
@@ -186,14 +177,6 @@ class CheckpointedModel final : public Model {
           {[layer](const at::Tensor& input) { return models::Forward(layer, input); }, layer->layer.modules});
     }
     return layers;
-  }
-
-  [[nodiscard]] at::Tensor LossSum(const at::Tensor& outputs, const at::Tensor& targets) const override {
-    return model_->LossSum(outputs, targets);
-  }
-
-  [[nodiscard]] double CountRight(const at::Tensor& outputs, const at::Tensor& targets) const override {
-    return model_->CountRight(outputs, targets);
   }
 
   [[nodiscard]] bool has_layers() const { return !layers_.empty(); }
@@ -211,7 +194,6 @@ class CheckpointedModel final : public Model {
   }
 
  private:
-  const std::shared_ptr<Model> model_;  // by torch::nn::Module's design
   std::vector<std::shared_ptr<const CheckpointedLayer>> layers_;
 };
 
@@ -222,7 +204,7 @@ Error CannotBeCheckpointed(const std::string& problem) {
 }  // namespace
 
 Result<std::shared_ptr<Model>> WithGradientCheckpointing(std::shared_ptr<Model> model) {
-  const auto made = std::make_shared<CheckpointedModel>(std::move(model));
+  const auto made = std::make_shared<CheckpointedModel>(model);
   if (!made->has_layers()) {
     return CannotBeCheckpointed(
         "the model does not say what its layers are, so none of them can be computed again; override "
