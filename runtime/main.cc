@@ -115,14 +115,19 @@ std::unique_ptr<comm::DeviceBackend> OpenGpu(const Settings& settings) {
 
 // Of the model and what is beside it, the one of the state first.
 std::vector<at::Device> DevicesOf(const Settings& settings, const comm::DeviceBackend* gpu) {
-  const bool takes_all = settings.training.strategy == api::Strategy::kDataparallel;
+  const api::Strategy strategy = settings.training.strategy;
+  const bool takes_all = api::TakesAllDevices(strategy);
+  const std::string name(api::NameOf(strategy));
   std::vector<at::Device> devices = {gpu == nullptr ? at::Device(at::kCPU) : gpu->device()};
   if (takes_all && gpu != nullptr) devices = gpu->devices();
   if (takes_all && devices.size() == 1) {
-    log::Warning("dataparallel finds one device only: training on it as one process does",
+    log::Warning(name + " finds one device only: training on it as one process does",
                  {{"device", devices.front().str()}});
   } else if (takes_all) {
-    log::Info("dataparallel: each batch is scattered over the devices", {{"devices", devices.size()}});
+    log::Info(strategy == api::Strategy::kDataparallel
+                  ? "dataparallel: each batch is scattered over the devices"
+                  : "modelparallel: the layers of the model are placed on the devices",
+              {{"devices", devices.size()}});
   }
   return devices;
 }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <unordered_map>
 #include <utility>
 
 namespace lockstep::checkpoint {
@@ -27,7 +28,7 @@ HostCopy::HostCopy(const std::vector<NamedTensor>& tensors, HostCopy* spare) {
     const bool is_pinned = std::any_of(tensors.begin(), tensors.end(), IsOnADevice);
     shard_ = at::empty({layout.bytes}, at::TensorOptions(at::kByte).pinned_memory(is_pinned));
   }
-  std::vector<Move> moves;
+  std::unordered_map<at::Device, std::vector<Move>> moves;
   std::memcpy(shard_.data_ptr(), layout.header.data(), layout.header.size());
   for (std::size_t i = 0; i < layout.tensors.size(); ++i) {
     at::Tensor target = ViewOf(shard_, layout.places[i]);
@@ -35,11 +36,12 @@ HostCopy::HostCopy(const std::vector<NamedTensor>& tensors, HostCopy* spare) {
     if (source.is_cpu()) {
       target.copy_(source);
     } else {
-      moves.push_back({source.detach().clone(at::MemoryFormat::Contiguous), std::move(target)});
+      moves[source.device()].push_back(
+          {source.detach().clone(at::MemoryFormat::Contiguous), std::move(target)});
     }
   }
   places_ = std::move(layout.places);
-  if (!moves.empty()) Start(moves);
+  for (const auto& [device, of_device] : moves) Start(of_device);
 }
 
 void HostCopy::Start(const std::vector<Move>& moves) {
@@ -54,13 +56,13 @@ void HostCopy::Start(const std::vector<Move>& moves) {
     move.clone.record_stream(stream);  // the allocator reuses the memory only after the stream has passed
     move.target.copy_(move.clone, /*non_blocking=*/true);
   }
-  arrived_ = std::make_unique<c10::Event>(device.type());
-  arrived_->record(stream);
+  arrived_.emplace_back(device.type());
+  arrived_.back().record(stream);
 }
 
 std::string_view HostCopy::Await() {
-  if (arrived_ != nullptr) arrived_->synchronize();
-  arrived_.reset();
+  for (const c10::Event& event : arrived_) event.synchronize();
+  arrived_.clear();
   return {static_cast<const char*>(shard_.const_data_ptr()), static_cast<std::size_t>(shard_.numel())};
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 // A shard in host memory, copied from tensors as they are now. CPU tensors are copied at once. Device tensors
 // are cloned on the device, in the order of the caller's work, and copied to pinned memory in a separate
-// stream while the caller computes. The device memory of each clone is freed when its copy is done, whether
+// stream while the caller computes, each device in its own. The device memory of each clone is freed when its copy is done, whether
 // or not the caller waits for it.
 
 #include <c10/core/Event.h>
@@ -31,11 +31,12 @@ class HostCopy {
     at::Tensor clone;  // on the device
     at::Tensor target;
   };
+  // The clones of one device.
   void Start(const std::vector<Move>& moves);
 
   at::Tensor shard_;
   std::vector<TensorPlace> places_;
-  std::unique_ptr<c10::Event> arrived_;
+  std::vector<c10::Event> arrived_;  // for each device
 };
 
 }  // namespace lockstep::checkpoint

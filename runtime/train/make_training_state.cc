@@ -25,7 +25,8 @@ Result<std::unique_ptr<TrainingState>> MakeTrainingState(const api::TrainingSpec
   const StateInputs inputs{.spec = spec, .input = input, .devices = devices, .ranks_in_pod = ranks_in_pod};
   switch (spec.strategy) {
     case api::Strategy::kDdp:
-    case api::Strategy::kDataparallel: return Built<ReplicatedState>(inputs);
+    case api::Strategy::kDataparallel:
+    case api::Strategy::kModelparallel: return Built<ReplicatedState>(inputs);
     case api::Strategy::kLocalsgd:
     case api::Strategy::kAsync: return Built<LocalSgdState>(inputs);
     case api::Strategy::kFsdp: return Built<FsdpState>(inputs);

@@ -79,9 +79,11 @@ constexpr std::array kAveraging = {Strategy::kLocalsgd, Strategy::kAsync};
 constexpr std::array kAsync = {Strategy::kAsync};
 constexpr std::array kLayersOnRanks = {Strategy::kPipeline, Strategy::kHybrid};
 constexpr std::array kElementsOnRanks = {Strategy::kFsdp};
-constexpr std::array kOneProcess = {Strategy::kDataparallel};
-constexpr std::array kNotRecorded = {Strategy::kFsdp,         Strategy::kPipeline, Strategy::kHybrid,
-                                     Strategy::kDataparallel, Strategy::kLocalsgd, Strategy::kAsync};
+constexpr std::array kOneProcess = {Strategy::kDataparallel, Strategy::kModelparallel};
+constexpr std::array kLayersOnDevices = {Strategy::kModelparallel};
+constexpr std::array kNotRecorded = {Strategy::kFsdp,         Strategy::kPipeline,      Strategy::kHybrid,
+                                     Strategy::kDataparallel, Strategy::kModelparallel, Strategy::kLocalsgd,
+                                     Strategy::kAsync};
 
 struct Exclusion {
   std::variant<std::span<const Strategy>, Choice> where;
@@ -110,9 +112,11 @@ constexpr std::array kExclusions = {
     Exclusion{kElementsOnRanks, kTorchscript, kNoLayersToDivide},
     Exclusion{kElementsOnRanks, kWorld, kSumsFollowRanks},
     Exclusion{kElementsOnRanks, kCompression, "gradients are summed in float32"},
-    Exclusion{kOneProcess, kWorld, "how gradients are added up follows from the number of devices"},
-    Exclusion{kOneProcess, kBySpeed, "each device gets as many samples"},
+    Exclusion{kOneProcess, kWorld,
+              "gradients and random numbers follow from the number of devices, and there is one rank"},
+    Exclusion{kOneProcess, kBySpeed, "there is one rank"},
     Exclusion{kOneProcess, kCompression, "nothing is sent over a network"},
+    Exclusion{kLayersOnDevices, kTorchscript, kNoLayersToDivide},
     Exclusion{kNotRecorded, kCudaGraph, "only the passes of ddp and zero1 can be recorded"},
     Exclusion{kCudaGraph, kWorld, "World is computed on the CPU"},
     Exclusion{kCudaGraph, kBySpeed, "a recorded graph does not show how long the rank waited for the others"},

@@ -30,7 +30,17 @@ enum class ScheduleName { kConstant, kStep, kCosine, kPolynomial };
 enum class Precision { kFp32, kBf16, kFp16 };
 enum class Determinism { kNone, kWorld };
 enum class Balance { kEqual, kSpeed };
-enum class Strategy { kDdp, kZero1, kFsdp, kPipeline, kHybrid, kDataparallel, kLocalsgd, kAsync };
+enum class Strategy {
+  kDdp,
+  kZero1,
+  kFsdp,
+  kPipeline,
+  kHybrid,
+  kDataparallel,
+  kModelparallel,
+  kLocalsgd,
+  kAsync
+};
 enum class Compression { kFp16, kBf16 };
 enum class EarlyStopMetric { kLoss, kAccuracy };
 
@@ -215,6 +225,11 @@ struct SyncSpec {
   return strategy == Strategy::kPipeline || strategy == Strategy::kHybrid;
 }
 
+// A single process uses all devices that it sees.
+[[nodiscard]] constexpr bool TakesAllDevices(Strategy strategy) {
+  return strategy == Strategy::kDataparallel || strategy == Strategy::kModelparallel;
+}
+
 struct PipelineSpec {
   std::optional<int32_t> stages;  // of each pipeline of hybrid; absent: 2
   int64_t copy_every_steps = 0;   // copy each stage to host memory, here and on a neighbour; 0: never
@@ -317,7 +332,7 @@ struct TrainingSpec {
 [[nodiscard]] constexpr auto WordsOf(Balance) { return std::to_array<std::string_view>({"Equal", "Speed"}); }
 [[nodiscard]] constexpr auto WordsOf(Strategy) {
   return std::to_array<std::string_view>(
-      {"ddp", "zero1", "fsdp", "pipeline", "hybrid", "dataparallel", "localsgd", "async"});
+      {"ddp", "zero1", "fsdp", "pipeline", "hybrid", "dataparallel", "modelparallel", "localsgd", "async"});
 }
 [[nodiscard]] constexpr auto WordsOf(Compression) {
   return std::to_array<std::string_view>({"fp16", "bf16"});

@@ -191,8 +191,8 @@ void CheckRules(const FailurePolicy& policy, Violations& violations) {
 void CheckOneRank(const TrainingJobSpec& spec, Violations& violations) {
   if (!TakesAllDevices(spec)) return;
   const std::string one =
-      " where strategy is dataparallel, which is one process on all devices that it sees; for more ranks use "
-      "ddp or hybrid";
+      " where strategy is " + std::string(NameOf(spec.training->strategy)) +
+      ", which is one process on all devices that it sees; for more ranks use ddp, pipeline or hybrid";
   const NprocPerNode& nproc = spec.nproc_per_node;
   if (spec.worker.replicas > 1) return Add(violations, "spec.worker.replicas", "must be 1" + one);
   if (spec.max_replicas() > 1) return Add(violations, "spec.elasticPolicy.maxReplicas", "must be 1" + one);

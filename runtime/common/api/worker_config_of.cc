@@ -22,7 +22,7 @@ int AtLeastOne(std::optional<int> count) { return std::max(1, count.value_or(0))
 }  // namespace
 
 bool TakesAllDevices(const TrainingJobSpec& spec) {
-  return spec.training && spec.training->strategy == Strategy::kDataparallel;
+  return spec.training && TakesAllDevices(spec.training->strategy);
 }
 
 int RanksPerPod(const TrainingJobSpec& spec) {

@@ -8,10 +8,11 @@
 namespace lockstep::api {
 
 // Rank processes per pod: n; gpu = the trainer container's GPU limit; cpu = its CPU limit, rounded down, at
-// least 1; auto = the GPU limit, else 1. With dataparallel auto is 1.
+// least 1; auto = the GPU limit, else 1. With dataparallel and modelparallel auto is
+// 1.
 [[nodiscard]] int RanksPerPod(const TrainingJobSpec& spec);
 
-// strategy: dataparallel: one process has all GPUs of the pod.
+// One process has all GPUs of the pod.
 [[nodiscard]] bool TakesAllDevices(const TrainingJobSpec& spec);
 
 // Everything except rendezvous.url and rendezvous.ca_file, which depend on the host.

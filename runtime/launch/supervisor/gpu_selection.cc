@@ -14,8 +14,10 @@ std::size_t MostOf(const protocol::WorkerConfig& config, bool is_program) {
   if (is_program) return static_cast<std::size_t>(config.requested_gpus);
   if (config.training.value("determinism", "") == api::NameOf(api::Determinism::kWorld))
     return 0;  // computed on the CPU
-  if (config.training.value("strategy", "") == api::NameOf(api::Strategy::kDataparallel))
-    return std::numeric_limits<std::size_t>::max();
+  const std::string strategy = config.training.value("strategy", "");
+  for (const api::Strategy each : {api::Strategy::kDataparallel, api::Strategy::kModelparallel}) {
+    if (strategy == api::NameOf(each)) return std::numeric_limits<std::size_t>::max();
+  }
   return static_cast<std::size_t>(config.nproc);
 }
 

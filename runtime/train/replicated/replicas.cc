@@ -4,6 +4,7 @@
 #include <ATen/ThreadLocalState.h>
 #include <c10/core/DeviceGuard.h>
 
+#include <algorithm>
 #include <exception>
 #include <thread>
 #include <unordered_map>
@@ -15,9 +16,12 @@ namespace lockstep::train {
 
 Replica ReplicaOf(std::shared_ptr<Model> model, at::Device device) {
   Replica replica{
-      .device = device, .model = model, .parameters = model->parameters(), .buffers = model->buffers()};
+      .devices = {device}, .model = model, .parameters = model->parameters(), .buffers = model->buffers()};
   for (const at::Tensor& parameter : replica.parameters) {
     if (parameter.requires_grad()) replica.trained.push_back(parameter);
+    std::vector<at::Device>& devices = replica.devices;
+    if (std::find(devices.begin(), devices.end(), parameter.device()) == devices.end())
+      devices.push_back(parameter.device());
   }
   return replica;
 }
@@ -32,8 +36,9 @@ std::vector<Part> Scatter(std::span<const Replica> replicas, const Slice& piece,
     const data::Batch share = is_whole ? batch
                                        : data::Batch{batch.inputs.narrow(0, mine.begin, mine.size()),
                                                      batch.targets.narrow(0, mine.begin, mine.size())};
-    parts.push_back(
-        {&replicas[i], {piece.begin + mine.begin, piece.begin + mine.end}, share.To(replicas[i].device)});
+    parts.push_back({&replicas[i],
+                     {piece.begin + mine.begin, piece.begin + mine.end},
+                     share.To(replicas[i].devices.front())});
   }
   return parts;
 }
@@ -49,13 +54,14 @@ void CopyBuffers(std::span<const Replica> replicas) {
 at::Tensor SumOfLosses(std::span<const Part> parts, const std::function<at::Tensor(const Part&)>& loss_of) {
   // A device has a single random generator, so its replicas must use it one after another.
   std::unordered_map<at::Device, Mutex> turns;
-  for (const Part& part : parts) turns[part.replica->device];
+  for (const Part& part : parts) turns[part.replica->devices.front()];
   std::vector<at::Tensor> losses(parts.size());
   std::vector<std::exception_ptr> thrown(parts.size());
   const auto compute = [&](std::size_t i) {
     try {
-      const c10::DeviceGuard on_device(parts[i].replica->device);
-      const MutexLock turn(turns.at(parts[i].replica->device));
+      const at::Device device = parts[i].replica->devices.front();
+      const c10::DeviceGuard on_device(device);
+      const MutexLock turn(turns.at(device));
       losses[i] = loss_of(parts[i]);
     } catch (...) {
       thrown[i] = std::current_exception();

@@ -21,21 +21,23 @@
 namespace lockstep::train {
 
 struct Replica {
-  at::Device device;
+  // Those of the model's tensors. Samples are put on the first; with `strategy: modelparallel` the model has
+  // layers on others too.
+  std::vector<at::Device> devices;
   std::shared_ptr<Model> model;        // shared_ptr by torch::nn::Module's design
   std::vector<at::Tensor> parameters;  // including those that are not trained
   std::vector<at::Tensor> trained;
   std::vector<at::Tensor> buffers;
 };
 
-// The model must already be on the device.
+// `device`: for the samples. The model must already be on its devices.
 [[nodiscard]] Replica ReplicaOf(std::shared_ptr<Model> model, at::Device device);
 
 // The part of a micro-batch that one replica computes.
 struct Part {
   const Replica* replica;
   Slice positions;
-  data::Batch batch;  // on the replica's device
+  data::Batch batch;  // on the replica's first device
 };
 
 // `batch` holds the samples of `piece` without the corrupt ones; the positions of a part determine its random
@@ -48,7 +50,7 @@ struct Part {
 // values that the other replicas then compute are discarded.
 void CopyBuffers(std::span<const Replica> replicas);
 
-// Returns the sum on the first part's device; it is differentiable. Calls `loss_of` once per part,
+// Returns the sum on the device of the first part's loss; it is differentiable. Calls `loss_of` once per part,
 // concurrently for replicas on different devices.
 [[nodiscard]] at::Tensor SumOfLosses(std::span<const Part> parts,
                                      const std::function<at::Tensor(const Part&)>& loss_of);

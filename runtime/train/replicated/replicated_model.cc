@@ -9,6 +9,7 @@
 #include "runtime/common/base/log.h"
 #include "runtime/common/base/mix.h"
 #include "runtime/common/base/strings.h"
+#include "runtime/train/replicated/placed_layers.h"
 #include "runtime/train/replicated/replicated_stepper.h"
 #include "runtime/train/state/broadcast.h"
 
@@ -70,9 +71,13 @@ struct ReplicatedModel::RankState {
 
 Result<std::vector<NamedTensor>> ReplicatedModel::BuildModel() {
   LOCKSTEP_TRY(std::shared_ptr<Model> made, FreshModel());
+  const bool is_divided = spec().strategy == api::Strategy::kModelparallel;
+  if (is_divided) {
+    LOCKSTEP_TRY(made, PlaceLayers(std::move(made), devices_));
+  }
   std::vector<NamedTensor> to_train;
   LOCKSTEP_TRY(comm::CatchTorch(ErrorCode::kInvalidArgument, "spec.training.model", [&] {
-    made->to(device);
+    if (!is_divided) made->to(device);
     TakeModel(std::move(made));
     for (const NamedTensor& parameter : parameters) {
       if (parameter.tensor.requires_grad()) to_train.push_back(parameter);
@@ -80,7 +85,7 @@ Result<std::vector<NamedTensor>> ReplicatedModel::BuildModel() {
     for (const NamedTensor& parameter : to_train) trained_.push_back(parameter.tensor);
     replicas_.push_back(ReplicaOf(model, device));
   }));
-  for (std::size_t other = 1; other < devices_.size(); ++other) {
+  for (std::size_t other = 1; !is_divided && other < devices_.size(); ++other) {
     LOCKSTEP_TRY(std::shared_ptr<Model> replica, FreshModel());
     LOCKSTEP_TRY(AddReplica(std::move(replica), devices_[other]));
   }

@@ -1,6 +1,6 @@
 #pragma once
-// A state of which every rank holds all: strategies ddp and dataparallel, and what localsgd and async build
-// on. Step thread.
+// A state of which every rank holds all: strategies ddp, dataparallel and modelparallel, and what localsgd
+// and async build on. Step thread.
 
 #include <memory>
 #include <vector>

@@ -62,7 +62,7 @@ int PrefetchOf(const api::TrainingSpec& spec) {
 at::Tensor ZeroLoss(const std::vector<at::Tensor>& parameters) {
   const at::AutoGradMode with_gradients(true);
   at::Tensor loss = at::zeros({}, parameters.front().options());
-  for (const at::Tensor& parameter : parameters) loss = loss + (parameter * 0).sum();
+  for (const at::Tensor& parameter : parameters) loss = loss + (parameter * 0).sum().to(loss.device());
   return loss;
 }
 
@@ -198,19 +198,20 @@ Result<StepRunner::Forwarded> StepRunner::ForwardShare(const std::vector<Slice>&
 }
 
 // Gives the same positions the same random numbers on any rank and in any repetition.
-void StepRunner::Seed(const Slice& positions, at::Device device) const {
-  SeedGenerator(MicroBatchSeed(context_.spec.seed, state_.step, positions.begin), device);
+void StepRunner::Seed(const Slice& positions, std::span<const at::Device> devices) const {
+  const uint64_t seed = MicroBatchSeed(context_.spec.seed, state_.step, positions.begin);
+  for (std::size_t i = 0; i < devices.size(); ++i) SeedGenerator(SeedOfDevice(seed, i), devices[i]);
 }
 
 at::Tensor StepRunner::LossOf(const Replica& replica, const data::Batch& batch) const {
   const at::AutoGradMode with_gradients(true);
-  const models::Autocast precision(context_.spec.precision, replica.device.type());
+  const models::Autocast precision(context_.spec.precision, replica.devices.front().type());
   return replica.model->LossSum(replica.model->Forward(batch.inputs), batch.targets);
 }
 
 // Runs on the part's thread.
 at::Tensor StepRunner::SeededLossOf(const Part& part) const {
-  Seed(part.positions, part.replica->device);
+  Seed(part.positions, part.replica->devices);
   return LossOf(*part.replica, part.batch);
 }
 
@@ -263,7 +264,7 @@ Result<void> StepRunner::TakeByGraphs(const std::vector<Slice>& pieces, parallel
                  context_.phases.Time(TrainPhase::kData, [&] { return NextBatch(stop); }));
     const bool last = i + 1 == pieces.size();
     LOCKSTEP_TRY(at::Tensor loss, context_.phases.Time(TrainPhase::kGraph, [&] {
-      Seed(pieces[i], state_.device);
+      Seed(pieces[i], state_.replicas().front().devices);
       return graphs_->Take(batch,
                            [&](const data::Batch& there) { return PassToRecord(strategy, there, last); });
     }));

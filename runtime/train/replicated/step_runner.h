@@ -64,7 +64,7 @@ class StepRunner {
     at::Tensor loss;      // of the last micro-batch
     int64_t corrupt = 0;  // samples left out, over all micro-batches
   };
-  void Seed(const Slice& positions, at::Device device) const;
+  void Seed(const Slice& positions, std::span<const at::Device> devices) const;
   [[nodiscard]] at::Tensor LossOf(const Replica& replica, const data::Batch& batch) const;
   [[nodiscard]] at::Tensor SeededLossOf(const Part& part) const;
   [[nodiscard]] Result<data::Batch> NextBatch(const std::stop_token& stop);

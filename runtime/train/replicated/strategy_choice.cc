@@ -32,11 +32,12 @@ std::vector<std::vector<at::Tensor>> ParametersOf(const std::vector<Replica>& re
 Result<std::unique_ptr<parallel::Strategy>> MakeStrategy(const api::TrainingSpec& spec,
                                                          std::shared_ptr<comm::Communicator> communicator,
                                                          const ReplicatedModel& state) {
-  if (spec.strategy == api::Strategy::kDataparallel && communicator->world() > 1) {
-    return Error{ErrorCode::kInvalidArgument,
-                 "spec.training.strategy: dataparallel is one process on all of its devices, and there are " +
-                     std::to_string(communicator->world()) +
-                     " ranks; make it one (spec.worker.replicas, spec.nprocPerNode), or use ddp or hybrid"};
+  if (api::TakesAllDevices(spec.strategy) && communicator->world() > 1) {
+    return Error{
+        ErrorCode::kInvalidArgument,
+        "spec.training.strategy: " + std::string(api::NameOf(spec.strategy)) +
+            " is one process on all of its devices, and there are " + std::to_string(communicator->world()) +
+            " ranks; make it one (spec.worker.replicas, spec.nprocPerNode), or use ddp, pipeline or hybrid"};
   }
   if (state.replicas().size() > 1) return parallel::MakeReplicaGradients(ParametersOf(state.replicas()));
   if (TakesWindows(spec)) return parallel::MakeLocalGradients(state.trained());

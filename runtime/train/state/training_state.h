@@ -4,7 +4,7 @@
 //
 // Each strategy holds the state in its own way, which only the classes below and their steppers know:
 //
-//   ReplicatedState   every rank holds all of it (ddp, dataparallel)
+//   ReplicatedState   every rank holds all of it (ddp, dataparallel, modelparallel)
 //   LocalSgdState     the same, and ranks differ between two averages (localsgd, async)
 //   Zero1State        every rank holds the model, and a part of the optimizer's state (zero1)
 //   FsdpState         every rank holds a part of the elements of model and optimizer (fsdp)
@@ -81,8 +81,9 @@ struct PartToEvaluate {
 struct StateInputs {
   const api::TrainingSpec& spec;
   const ModelInput& input;
-  std::span<const at::Device> devices;  // of this process; the state is on the first
-  int ranks_in_pod = 1;                 // copies of a part are kept in other pods
+  std::span<const at::Device>
+      devices;           // of this process; the state is on the first, or with modelparallel on all
+  int ranks_in_pod = 1;  // copies of a part are kept in other pods
 };
 
 class TrainingState {
@@ -103,7 +104,8 @@ class TrainingState {
   int64_t step = -1;
   bool is_torn = false;          // see Tear
   EvaluationRecord evaluations;  // up to this step
-  const at::Device device;       // of all tensors but the loss scale
+  // Of all tensors but the loss scale; with modelparallel of the first layer, whose inputs are the samples.
+  const at::Device device;
   const ModelInput input;        // the input that the model was made for
   std::shared_ptr<Model> model;  // shared_ptr by torch::nn::Module's design
   std::vector<NamedTensor> parameters;

@@ -37,7 +37,7 @@ WithAdamGroups::WithAdamGroups(const api::OptimizerSpec& spec, const std::vector
     : Optimizer(spec, parameters, std::move(state)) {
   const std::vector<at::Tensor> mean = AddState("optimizer.exp_avg.", parameters);
   const std::vector<at::Tensor> square = AddState("optimizer.exp_avg_sq.", parameters);
-  for (const SameSettings& group : GroupsOf(settings))
+  for (const SameSettings& group : GroupsOf(settings, Optimizer::parameters()))
     groups_.push_back(AdamGroupOf(group, Optimizer::parameters(), mean, square));
 }
 

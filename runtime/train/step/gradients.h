@@ -1,7 +1,7 @@
 #pragma once
 // Operations on the reduced gradient before the optimizer uses it: its norm, and the scaling that turns a sum
-// over samples into a clipped mean. The numbers are equal on every rank, so no vote is needed. LibTorch's
-// exceptions pass through.
+// over samples into a clipped mean. The numbers are equal on every rank, so no vote is needed. Gradients may
+// be on several devices. LibTorch's exceptions pass through.
 
 #include <ATen/core/Tensor.h>
 

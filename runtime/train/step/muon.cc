@@ -42,7 +42,7 @@ Muon::Muon(const api::OptimizerSpec& spec, const std::vector<NamedTensor>& param
     : Optimizer(spec, parameters, std::move(state)) {
   const std::vector<at::Tensor> mean = AddState("optimizer.momentum.", parameters);
   const std::vector<at::Tensor> square = AddState("optimizer.exp_avg_sq.", parameters);
-  for (const SameSettings& group : GroupsOf(settings)) {
+  for (const SameSettings& group : GroupsOf(settings, Optimizer::parameters())) {
     if (!group.settings.use_muon) {
       others_.push_back(AdamGroupOf(group, Optimizer::parameters(), mean, square));
       continue;

@@ -12,12 +12,15 @@ std::vector<at::Tensor> SameSettings::Of(const std::vector<at::Tensor>& all) con
   return mine;
 }
 
-std::vector<SameSettings> GroupsOf(const std::vector<ParameterSettings>& settings) {
+std::vector<SameSettings> GroupsOf(const std::vector<ParameterSettings>& settings,
+                                   const std::vector<at::Tensor>& parameters) {
   std::vector<SameSettings> groups;
   for (std::size_t i = 0; i < settings.size(); ++i) {
-    auto group = std::find_if(groups.begin(), groups.end(),
-                              [&](const SameSettings& each) { return each.settings == settings[i]; });
-    if (group == groups.end()) group = groups.insert(groups.end(), SameSettings{settings[i], {}});
+    const at::Device device = parameters[i].device();
+    auto group = std::find_if(groups.begin(), groups.end(), [&](const SameSettings& each) {
+      return each.settings == settings[i] && each.device == device;
+    });
+    if (group == groups.end()) group = groups.insert(groups.end(), {settings[i], device});
     group->members.push_back(i);
   }
   return groups;

@@ -11,16 +11,19 @@
 
 namespace lockstep::train {
 
-// Parameters with equal settings, by index.
+// Parameters of one device with equal settings, by index.
 struct SameSettings {
   ParameterSettings settings;
-  std::vector<std::size_t> members;
+  at::Device device;
+  std::vector<std::size_t> members{};
 
   // Their entries in a list for all parameters; nothing if that list is empty.
   [[nodiscard]] std::vector<at::Tensor> Of(const std::vector<at::Tensor>& all) const;
 };
 
-[[nodiscard]] std::vector<SameSettings> GroupsOf(const std::vector<ParameterSettings>& settings);
+// One entry of `settings` for each parameter.
+[[nodiscard]] std::vector<SameSettings> GroupsOf(const std::vector<ParameterSettings>& settings,
+                                                 const std::vector<at::Tensor>& parameters);
 
 [[nodiscard]] std::vector<at::Tensor> GradientsOf(const std::vector<at::Tensor>& parameters);
 

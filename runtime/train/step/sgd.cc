@@ -13,7 +13,7 @@ Sgd::Sgd(const api::OptimizerSpec& spec, const std::vector<NamedTensor>& paramet
     : Optimizer(spec, parameters, std::move(state)) {
   std::vector<at::Tensor> momentum;
   if (spec.momentum != 0) momentum = AddState("optimizer.momentum.", parameters);
-  for (const SameSettings& group : GroupsOf(settings))
+  for (const SameSettings& group : GroupsOf(settings, Optimizer::parameters()))
     groups_.push_back({group.settings, group.Of(Optimizer::parameters()), group.Of(momentum)});
 }
 

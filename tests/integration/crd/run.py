@@ -152,8 +152,14 @@ CREATE_CASES = [
     ("one process is one rank", ("spec",), {**ONE_PROCESS, "nprocPerNode": 1}, {**ONE_PROCESS, "nprocPerNode": 2}, "spec.nprocPerNode"),
     ("one process has no rank for each processor", ("spec",), {**ONE_PROCESS, "nprocPerNode": "auto"},
      {**ONE_PROCESS, "nprocPerNode": "cpu"}, "spec.nprocPerNode"),
-    *[(f"dataparallel and {field}", ("spec",), ONE_PROCESS, {**ONE_PROCESS, "training": {**ONE_PROCESS["training"], field: value}}, f"spec.training.{field}")
-      for field, value in [("determinism", "World"), ("balance", "Speed"), ("sync", {"compression": "bf16"})]],
+    *[(f"{strategy} and {field}", ("spec",), ONE_PROCESS, {**ONE_PROCESS, "training": {**ONE_PROCESS["training"], "strategy": strategy, field: value}},
+       f"spec.training.{where}")
+      for strategy in ("dataparallel", "modelparallel") for field, value, where in [
+          ("determinism", "World", "determinism"), ("balance", "Speed", "balance"), ("sync", {"compression": "bf16"}, "sync.compression"),
+          ("cudaGraph", True, "cudaGraph")]],
+    ("modelparallel needs layers", ("spec",), {**ONE_PROCESS, "training": {**ONE_PROCESS["training"], "strategy": "modelparallel"}},
+     {**ONE_PROCESS, "training": {**ONE_PROCESS["training"], "strategy": "modelparallel", "model": {"name": "torchscript", "torchscript": {"path": "m.pt"}}}},
+     "spec.training.model.name"),
     *[(f"cudaGraph and {field}", TRAINING, {**training, "cudaGraph": True}, {**training, "cudaGraph": True, field: value}, f"spec.training.{where}")
       for training in [BASE["spec"]["training"]] for field, value, where in [
           ("strategy", "localsgd", "cudaGraph"), ("determinism", "World", "determinism"), ("balance", "Speed", "balance"),

@@ -5,6 +5,8 @@
 
 #include <map>
 
+#include "tests/support/stand_in_devices.h"
+
 namespace lockstep::checkpoint {
 namespace {
 
@@ -27,6 +29,19 @@ TEST(HostCopy, HasWhatWasThereWhenItWasTaken) {
   ASSERT_EQ(tensors.size(), 2U);
   EXPECT_TRUE(tensors.at("weight").eq(1).all().item<bool>());
   EXPECT_TRUE(tensors.at("columns").equal(columns));
+}
+
+TEST(HostCopy, TakesTensorsOfSeveralDevices) {
+  const at::Tensor first = at::full({3}, 1.0F).to(testing::StandInDevice(0));
+  const at::Tensor second = at::full({5}, 2.0F).to(testing::StandInDevice(2));
+  const at::Tensor third = at::full({2}, 3.0F);
+  HostCopy copy({{"first", first}, {"second", second}, {"third", third}}, nullptr);
+  for (const at::Tensor& tensor : {first, second, third}) tensor.add_(1);
+  const auto tensors = Decoded(copy);
+  ASSERT_EQ(tensors.size(), 3U);
+  EXPECT_TRUE(tensors.at("first").eq(1).all().item<bool>());
+  EXPECT_TRUE(tensors.at("second").eq(2).all().item<bool>());
+  EXPECT_TRUE(tensors.at("third").eq(3).all().item<bool>());
 }
 
 TEST(HostCopy, UsesTheMemoryOfASpareAgain) {

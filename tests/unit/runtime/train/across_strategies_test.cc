@@ -60,12 +60,13 @@ struct Case {
 
 TEST(GradientCheckpointingOfStrategies, ChangesNoBit) {
   // With async, which rank takes which samples depends on time, so it runs alone.
-  const std::array<Case, 8> cases = {{{api::Strategy::kDdp},
+  const std::array<Case, 9> cases = {{{api::Strategy::kDdp},
                                       {api::Strategy::kFsdp, 3},
                                       {api::Strategy::kZero1},
                                       {api::Strategy::kPipeline},
                                       {api::Strategy::kHybrid, 4},
                                       {api::Strategy::kDataparallel, 1, 2},
+                                      {api::Strategy::kModelparallel, 1, 2},
                                       {api::Strategy::kLocalsgd},
                                       {api::Strategy::kAsync, 1}}};
   for (const Case& of : cases) {
@@ -123,10 +124,11 @@ TEST(ParameterGroupsOfStrategies, TrainTheSameWithEach) {
   without.optimizer.groups.clear();
   EXPECT_NE(ResultsOf(without, 2, 1), of_ddp);
   const std::vector<double> expected = NumbersOf(of_ddp.front());
-  const std::array<Case, 4> cases = {{{api::Strategy::kFsdp, 3},
+  const std::array<Case, 5> cases = {{{api::Strategy::kFsdp, 3},
                                       {api::Strategy::kPipeline},
                                       {api::Strategy::kHybrid, 4},
-                                      {api::Strategy::kDataparallel, 1, 2}}};
+                                      {api::Strategy::kDataparallel, 1, 2},
+                                      {api::Strategy::kModelparallel, 1, 2}}};
   for (const Case& of : cases) {
     SCOPED_TRACE(api::NameOf(of.strategy));
     const auto results = ResultsOf(GroupedTraining(of.strategy), of.world, of.devices);
@@ -158,9 +160,10 @@ TEST(OptimizersOfWholeParameters, TrainTheSameWithEachStrategy) {
     const std::vector<double> expected = NumbersOf(of_ddp.front());
     const auto of_adamw = ResultsOf(TrainingWith(api::OptimizerName::kAdamw, api::Strategy::kDdp), 2, 1);
     EXPECT_GT(std::abs(NumbersOf(of_adamw.front())[0] - expected[0]), 1e-4 * expected[0]);
-    const std::array<Case, 4> cases = {{{api::Strategy::kPipeline},
+    const std::array<Case, 5> cases = {{{api::Strategy::kPipeline},
                                         {api::Strategy::kHybrid, 4},
                                         {api::Strategy::kDataparallel, 1, 2},
+                                        {api::Strategy::kModelparallel, 1, 2},
                                         {api::Strategy::kLocalsgd, 1}}};
     for (const Case& of : cases) {
       SCOPED_TRACE(api::NameOf(of.strategy));
@@ -255,12 +258,13 @@ api::TrainingSpec AveragedTraining(api::Strategy strategy) {
   return spec;
 }
 
-const std::array<Case, 6> kAveraging = {{{api::Strategy::kDdp},
+const std::array<Case, 7> kAveraging = {{{api::Strategy::kDdp},
                                          {api::Strategy::kZero1, 3},
                                          {api::Strategy::kFsdp, 3},
                                          {api::Strategy::kPipeline},
                                          {api::Strategy::kHybrid, 4},
-                                         {api::Strategy::kDataparallel, 1, 2}}};
+                                         {api::Strategy::kDataparallel, 1, 2},
+                                         {api::Strategy::kModelparallel, 1, 2}}};
 
 TEST(WeightAverageOfStrategies, IsEvaluatedByEachAsByDdp) {
   const api::TrainingSpec of_ddp = AveragedTraining(api::Strategy::kDdp);

@@ -15,9 +15,9 @@ struct Case {
   std::string violation;  // part of the single expected violation, with the path
 };
 
-// The spec of a dataparallel job, modified by `changes`.
-std::string OneProcess(const std::string& changes) {
-  Json spec = With(With(ValidJob(), "/spec/training/strategy", "\"dataparallel\""), "/spec/worker/replicas",
+// The spec of a job that is one process, modified by `changes`.
+std::string OneProcess(const std::string& changes, const std::string& strategy = "dataparallel") {
+  Json spec = With(With(ValidJob(), "/spec/training/strategy", '"' + strategy + '"'), "/spec/worker/replicas",
                    "1")["spec"];
   spec.merge_patch(*ParseJson(changes));
   return spec.dump();
@@ -207,7 +207,18 @@ INSTANTIATE_TEST_SUITE_P(
              "spec.training.sync.compression: must be absent where strategy is dataparallel"},
         Case{"PodsOfOneProcess", "/spec", OneProcess(R"({"worker": {"replicas": 2}})"),
              "spec.worker.replicas: must be 1 where strategy is dataparallel, which is one process on all "
-             "devices that it sees; for more ranks use ddp or hybrid"},
+             "devices that it sees; for more ranks use ddp, pipeline or hybrid"},
+        Case{"PodsOfOneProcessWithLayersOnDevices", "/spec",
+             OneProcess(R"({"worker": {"replicas": 2}})", "modelparallel"),
+             "spec.worker.replicas: must be 1 where strategy is modelparallel, which is one process on all "
+             "devices that it sees; for more ranks use ddp, pipeline or hybrid"},
+        Case{
+            "TorchscriptOnDevices", "/spec",
+            OneProcess(R"({"training": {"model": {"name": "torchscript", "torchscript": {"path": "m.pt"}}}})",
+                       "modelparallel"),
+            "spec.training.model.name: must not be torchscript where strategy is modelparallel"},
+        Case{"GraphOnDevices", "/spec", OneProcess(R"({"training": {"cudaGraph": true}})", "modelparallel"),
+             "spec.training.cudaGraph: must be false where strategy is modelparallel"},
         Case{"MorePodsOfOneProcess", "/spec",
              OneProcess(R"({"elasticPolicy": {"minReplicas": 1, "maxReplicas": 2}})"),
              "spec.elasticPolicy.maxReplicas: must be 1 where strategy is dataparallel"},
@@ -376,8 +387,10 @@ TEST(Validate, AcceptsWhatFitsTogether) {
   json = With(With(ValidJob(), "/spec/training/strategy", "\"async\""), "/spec/training/sync",
               R"({"staleness": 1024, "outer": {"learningRate": 0.7, "momentum": 0.9}})");
   EXPECT_THAT(Validate(Parsed(json)), testing::IsEmpty());
-  json = With(With(ValidJob(), "/spec/training/strategy", "\"dataparallel\""), "/spec/worker/replicas", "1");
-  EXPECT_THAT(Validate(Parsed(json)), testing::IsEmpty());
+  for (const char* strategy : {"\"dataparallel\"", "\"modelparallel\""}) {
+    json = With(With(ValidJob(), "/spec/training/strategy", strategy), "/spec/worker/replicas", "1");
+    EXPECT_THAT(Validate(Parsed(json)), testing::IsEmpty());
+  }
   json = With(ValidJob(), "/spec/training/model",
               R"({"name": "torchscript", "torchscript": {"path": "models/m.pt"}})");
   EXPECT_THAT(Validate(Parsed(json)), testing::IsEmpty());

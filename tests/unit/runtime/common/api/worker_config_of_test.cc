@@ -37,8 +37,10 @@ TEST(RanksPerPod, IsOneWhereOneProcessTakesAllDevices) {
   spec.worker.pod_template = {{"spec", {{"containers", Json::array({trainer})}}}};
   spec.training.emplace();
   EXPECT_EQ(RanksPerPod(spec), 8);
-  spec.training->strategy = Strategy::kDataparallel;
-  EXPECT_EQ(RanksPerPod(spec), 1);
+  for (const Strategy strategy : {Strategy::kDataparallel, Strategy::kModelparallel}) {
+    spec.training->strategy = strategy;
+    EXPECT_EQ(RanksPerPod(spec), 1);
+  }
 }
 
 TEST(WorkerConfigOf, ContainsTheGpusOfTheTrainer) {

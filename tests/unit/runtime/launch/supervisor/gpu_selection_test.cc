@@ -22,7 +22,8 @@ std::size_t Watched(const protocol::WorkerConfig& config, bool is_program = fals
 TEST(GpusOf, TakesThoseThatTheRanksOpen) {
   EXPECT_EQ(Watched(PodWith(4, 4)), 4U);
   EXPECT_EQ(Watched(PodWith(4, 1)), 1U);  // cuda:0 alone
-  EXPECT_EQ(Watched(PodWith(4, 1, {{"strategy", "dataparallel"}})), std::numeric_limits<std::size_t>::max());
+  for (const char* strategy : {"dataparallel", "modelparallel"})
+    EXPECT_EQ(Watched(PodWith(4, 1, {{"strategy", strategy}})), std::numeric_limits<std::size_t>::max());
   EXPECT_EQ(Watched(PodWith(4, 1), /*is_program=*/true), 4U);
 }
 

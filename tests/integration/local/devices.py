@@ -1,16 +1,20 @@
-"""`lockstep run` with `strategy: dataparallel` on a machine without a GPU: one device, on which it says so and trains as ddp with one rank."""
+"""`lockstep run` with `strategy: dataparallel` and `modelparallel` on a machine without a GPU: one device, on which both log that and train as ddp with one rank."""
 import json
 import pathlib
 import signal
 import tempfile
+
+import pytest
 
 import checkpoints
 import ledger
 from cases import expect
 from local_run import BATCH, LONGER, SAMPLES, Run, expect_complete, slow_manifest
 
-ONE_DEVICE = "dataparallel finds one device only: training on it as one process does"
+ONE_DEVICE = " finds one device only: training on it as one process does"
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}  # as bits are compared
+
+with_both = pytest.mark.parametrize("strategy", ["dataparallel", "modelparallel"])
 
 
 def job(folder, strategy="dataparallel", replicas=1, maximum=1, **sections):
@@ -27,17 +31,18 @@ def expect_the_bits_of_ddp(folder):
     with tempfile.TemporaryDirectory(prefix="lockstep-quiet-") as quiet:
         with Run(quiet, job(quiet, strategy="ddp"), ONE_THREAD) as run:
             expect_complete(run, LONGER)
-        expect(not any(line["message"] == ONE_DEVICE for line in logged(quiet)), "ddp speaks of it, too")
+        expect(not any(line["message"].endswith(ONE_DEVICE) for line in logged(quiet)), "ddp speaks of it, too")
         _, theirs = checkpoints.newest(pathlib.Path(quiet, "checkpoints"))
         step, ours = checkpoints.newest(pathlib.Path(folder, "checkpoints"))
         expect(step == LONGER * -(-SAMPLES // BATCH), f"the newest checkpoint is of step {step}")
         expect(checkpoints.digest_of_tensors(ours) == checkpoints.digest_of_tensors(theirs), "other bits than those of ddp")
 
 
-def test_says_that_there_is_one_device_and_trains_as_ddp(folder):
-    with Run(folder, job(folder), ONE_THREAD) as run:
+@with_both
+def test_says_that_there_is_one_device_and_trains_as_ddp(folder, strategy):
+    with Run(folder, job(folder, strategy), ONE_THREAD) as run:
         expect_complete(run, LONGER)
-    said = [line for line in logged(folder) if line["message"] == ONE_DEVICE]
+    said = [line for line in logged(folder) if line["message"] == strategy + ONE_DEVICE]
     expect([line["device"] for line in said] == ["cpu"], f"{said}")
     expect_the_bits_of_ddp(folder)
 
@@ -59,11 +64,12 @@ def test_goes_on_from_its_checkpoint(folder):
     expect_the_bits_of_ddp(folder)
 
 
-def test_more_than_one_rank_is_refused(folder):
+@with_both
+def test_more_than_one_rank_is_refused(folder, strategy):
     cases = [("spec.worker.replicas", {"replicas": 2, "maximum": 2}, ()), ("spec.worker.replicas", {}, ("--replicas", "2")),
              ("spec.elasticPolicy.maxReplicas", {"maximum": 2}, ()), ("spec.nprocPerNode", {"nprocPerNode": 2}, ())]
     for field, changes, arguments in cases:
-        with Run(folder, job(folder, **changes), arguments=arguments) as run:
+        with Run(folder, job(folder, strategy, **changes), arguments=arguments) as run:
             expect(run.finish() == 2, f"{field}: exit code {run.process.returncode}\n{run.output()[-4000:]}")
         last = run.output().splitlines()[-1]
-        expect(f": {field}: must be " in last and last.endswith("for more ranks use ddp or hybrid"), last)
+        expect(f": {field}: must be " in last and last.endswith("for more ranks use ddp, pipeline or hybrid"), last)
