@@ -59,6 +59,29 @@ TEST(StepOnAGpu, ComesToTheSameAsOnTheCpu) {
   OnTheGpu(1, [&](DeviceBackend& gpu, int rank) { return ExpectTheSame(gpu, on_cpu, on_gpu, rank, 1); });
 }
 
+// The host stands in for a second GPU: no operation may have tensors of both.
+TEST(StepOnAGpu, OfModelparallelComesToTheSameWithLayersOnTheHost) {
+  RoundConnector round;
+  OnTheGpu(1, [&](DeviceBackend& gpu, int rank) {
+    models::AllowTf32(false);
+    const auto communicator = round.Enter(1, rank, 1);
+    Trainer expected(Training());
+    REQUIRE(communicator.ok() && expected.RunRound(*communicator, Trainer::kTotalSteps).ok());
+    api::TrainingSpec spec = Training();
+    spec.strategy = api::Strategy::kModelparallel;
+    for (const std::vector<at::Device>& devices :
+         {std::vector<at::Device>{gpu.device(), at::kCPU}, std::vector<at::Device>{at::kCPU, gpu.device()}}) {
+      Trainer trainer(spec, {.devices = devices});
+      REQUIRE(trainer.state().parameters.front().tensor.device() == devices.front());
+      REQUIRE(trainer.state().parameters.back().tensor.device() == devices.back());
+      REQUIRE(trainer.RunRound(*communicator, Trainer::kTotalSteps).ok());
+      REQUIRE(std::abs(trainer.last().loss - expected.last().loss) < 1e-3 * expected.last().loss);
+      REQUIRE(AreClose(trainer.state(), expected.state()));
+    }
+    return 0;
+  });
+}
+
 // NCCL refuses them.
 TEST(StepOnAGpu, ComesToTheSameWithTwoRanksOverGloo) {
   RoundConnector on_cpu;

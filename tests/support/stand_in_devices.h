@@ -1,7 +1,8 @@
 #pragma once
-// Four devices that compute on the CPU, in memory of their own: at::Device(at::kHPU, 0 to 3), for which
-// LibTorch has no code of its own, and which its modules can be moved to. It rejects an operation on tensors of different devices, as with GPUs, so tests see whether all that meets is on
-// one device. What is not written here is computed by LibTorch's fallback on copies in host memory.
+// Four devices that compute on the CPU, in memory of their own. An operation on tensors of different devices is
+// rejected, as with GPUs. They are of a type for which LibTorch has no code of its own, and to which modules can
+// be moved (at::kHPU). Operations that are not defined here are computed by LibTorch's fallback, on copies in
+// host memory.
 //
 // A program that links this library has them. Random numbers of operations are those of the CPU.
 

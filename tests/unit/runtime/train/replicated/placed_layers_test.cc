@@ -119,6 +119,11 @@ TEST(StepOnPlacedLayers, GivesTheGradientsAndWeightsOfOneDevice) {
   for (const int devices : {1, 2, 3, 4}) ExpectWhatOneDeviceDoes(Training(), StandIns(devices));
 }
 
+TEST(StepOnPlacedLayers, DoesSoWithLayersOnTheHostToo) {
+  ExpectWhatOneDeviceDoes(Training(), {testing::StandInDevice(1), at::kCPU});
+  ExpectWhatOneDeviceDoes(Training(), {at::kCPU, testing::StandInDevice(1)});
+}
+
 TEST(StepOnPlacedLayers, DoesSoWithEachOptimizer) {
   for (const api::OptimizerName name : {api::OptimizerName::kSgd, api::OptimizerName::kAdamw,
                                         api::OptimizerName::kLamb, api::OptimizerName::kMuon}) {
