@@ -1,8 +1,8 @@
 #pragma once
 // A shard in host memory, copied from tensors as they are now. CPU tensors are copied at once. Device tensors
 // are cloned on the device, in the order of the caller's work, and copied to pinned memory in a separate
-// stream while the caller computes, each device in its own. The device memory of each clone is freed when its copy is done, whether
-// or not the caller waits for it.
+// stream of each device while the caller computes. The device memory of each clone is freed when its copy is
+// done, whether or not the caller waits for it.
 
 #include <c10/core/Event.h>
 

@@ -8,8 +8,7 @@
 namespace lockstep::api {
 
 // Rank processes per pod: n; gpu = the trainer container's GPU limit; cpu = its CPU limit, rounded down, at
-// least 1; auto = the GPU limit, else 1. With dataparallel and modelparallel auto is
-// 1.
+// least 1; auto = the GPU limit, else 1, and 1 with strategies where one process takes all devices.
 [[nodiscard]] int RanksPerPod(const TrainingJobSpec& spec);
 
 // One process has all GPUs of the pod.

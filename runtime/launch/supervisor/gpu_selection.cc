@@ -14,10 +14,8 @@ std::size_t MostOf(const protocol::WorkerConfig& config, bool is_program) {
   if (is_program) return static_cast<std::size_t>(config.requested_gpus);
   if (config.training.value("determinism", "") == api::NameOf(api::Determinism::kWorld))
     return 0;  // computed on the CPU
-  const std::string strategy = config.training.value("strategy", "");
-  for (const api::Strategy each : {api::Strategy::kDataparallel, api::Strategy::kModelparallel}) {
-    if (strategy == api::NameOf(each)) return std::numeric_limits<std::size_t>::max();
-  }
+  const auto strategy = EnumFromName<api::Strategy>(config.training.value("strategy", ""));
+  if (strategy && api::TakesAllDevices(*strategy)) return std::numeric_limits<std::size_t>::max();
   return static_cast<std::size_t>(config.nproc);
 }
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "runtime/comm/torch_error.h"
+#include "runtime/common/base/log.h"
 #include "runtime/models/wrapped_model.h"
 #include "runtime/parallel/stage_plan.h"
 
@@ -140,6 +141,11 @@ Result<std::shared_ptr<Model>> PlaceLayers(std::shared_ptr<Model> model,
         " is in none of them: name its module in Layer::modules, or use dataparallel or ddp");
   }
   const std::vector<std::size_t> device_of = DevicesOfLayers(layers, devices.size());
+  const std::size_t used = *std::max_element(device_of.begin(), device_of.end()) + 1;
+  if (used < devices.size()) {
+    log::Warning("modelparallel has devices without a layer: the model has too few for all of them",
+                 {{"devices", devices.size()}, {"used", used}});
+  }
   return comm::CatchTorch(ErrorCode::kInvalidArgument, "spec.training.model", [&] {
     std::vector<PlacedLayer> placed;
     for (std::size_t i = 0; i < layers.size(); ++i) {

@@ -14,14 +14,16 @@
 
 namespace lockstep::train {
 
-Replica ReplicaOf(std::shared_ptr<Model> model, at::Device device) {
+Replica ReplicaOf(std::shared_ptr<Model> model, std::span<const at::Device> devices) {
   Replica replica{
-      .devices = {device}, .model = model, .parameters = model->parameters(), .buffers = model->buffers()};
+      .devices = {}, .model = model, .parameters = model->parameters(), .buffers = model->buffers()};
+  for (const at::Device device : devices) {
+    const bool is_new =
+        std::find(replica.devices.begin(), replica.devices.end(), device) == replica.devices.end();
+    if (is_new) replica.devices.push_back(device);
+  }
   for (const at::Tensor& parameter : replica.parameters) {
     if (parameter.requires_grad()) replica.trained.push_back(parameter);
-    std::vector<at::Device>& devices = replica.devices;
-    if (std::find(devices.begin(), devices.end(), parameter.device()) == devices.end())
-      devices.push_back(parameter.device());
   }
   return replica;
 }

@@ -21,8 +21,7 @@
 namespace lockstep::train {
 
 struct Replica {
-  // Those of the model's tensors. Samples are put on the first; with `strategy: modelparallel` the model has
-  // layers on others too.
+  // Where the model computes, each once. Samples are put on the first; several with `strategy: modelparallel`.
   std::vector<at::Device> devices;
   std::shared_ptr<Model> model;        // shared_ptr by torch::nn::Module's design
   std::vector<at::Tensor> parameters;  // including those that are not trained
@@ -30,8 +29,8 @@ struct Replica {
   std::vector<at::Tensor> buffers;
 };
 
-// `device`: for the samples. The model must already be on its devices.
-[[nodiscard]] Replica ReplicaOf(std::shared_ptr<Model> model, at::Device device);
+// The model must already be on the devices, of which one may be given several times.
+[[nodiscard]] Replica ReplicaOf(std::shared_ptr<Model> model, std::span<const at::Device> devices);
 
 // The part of a micro-batch that one replica computes.
 struct Part {

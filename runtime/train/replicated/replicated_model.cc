@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <span>
 
 #include "runtime/comm/torch_error.h"
 #include "runtime/common/base/log.h"
@@ -83,7 +84,7 @@ Result<std::vector<NamedTensor>> ReplicatedModel::BuildModel() {
       if (parameter.tensor.requires_grad()) to_train.push_back(parameter);
     }
     for (const NamedTensor& parameter : to_train) trained_.push_back(parameter.tensor);
-    replicas_.push_back(ReplicaOf(model, device));
+    replicas_.push_back(ReplicaOf(model, std::span(devices_).first(is_divided ? devices_.size() : 1)));
   }));
   for (std::size_t other = 1; !is_divided && other < devices_.size(); ++other) {
     LOCKSTEP_TRY(std::shared_ptr<Model> replica, FreshModel());
@@ -95,7 +96,7 @@ Result<std::vector<NamedTensor>> ReplicatedModel::BuildModel() {
 Result<void> ReplicatedModel::AddReplica(std::shared_ptr<Model> replica, at::Device on) {
   return comm::CatchTorch(ErrorCode::kInvalidArgument, "spec.training.model", [&] {
     replica->to(on);
-    replicas_.push_back(ReplicaOf(std::move(replica), on));
+    replicas_.push_back(ReplicaOf(std::move(replica), std::span(&on, 1)));
   });
 }
 

@@ -81,8 +81,8 @@ struct PartToEvaluate {
 struct StateInputs {
   const api::TrainingSpec& spec;
   const ModelInput& input;
-  std::span<const at::Device>
-      devices;           // of this process; the state is on the first, or with modelparallel on all
+  // Of this process; the state is on the first, with modelparallel on all.
+  std::span<const at::Device> devices;
   int ranks_in_pod = 1;  // copies of a part are kept in other pods
 };
 

@@ -11,6 +11,7 @@
 
 #include "runtime/train/loop/evaluation.h"
 #include "runtime/train/loop/warm_up.h"
+#include "runtime/train/step/seed.h"
 #include "tests/support/stand_in_devices.h"
 #include "tests/unit/runtime/train/replicated/one_rank.h"
 
@@ -85,6 +86,18 @@ TEST(PlaceLayers, NamesWhatCannotBePlaced) {
   EXPECT_NE(outside.error().message.find("whose scale is in none of them"), std::string::npos);
 }
 
+TEST(PlaceLayers, WarnsOfDevicesWithoutALayer) {
+  const auto logged_with = [](int devices) {
+    const auto model =
+        models::MakeModel({.name = api::ModelName::kMlp, .mlp = {.hidden_sizes = {4}}}, {{2}, 2}, 1);
+    ::testing::internal::CaptureStderr();
+    EXPECT_TRUE(PlaceLayers(model.value(), StandIns(devices)).ok());
+    return ::testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(logged_with(2), "");
+  EXPECT_NE(logged_with(3).find("devices without a layer"), std::string::npos);
+}
+
 api::TrainingSpec Training() {
   api::TrainingSpec spec = SmallTraining(api::Determinism::kNone);
   spec.strategy = api::Strategy::kModelparallel;
@@ -151,6 +164,23 @@ TEST(StepOnPlacedLayers, KeepsEachLayerWithItsOptimizerStateOnItsDevice) {
       EXPECT_EQ(device_of.at(name), testing::StandInDevice(index)) << name;
     }
   }
+}
+
+uint64_t SeedOn(at::Device device) { return at::globalContext().defaultGenerator(device).current_seed(); }
+
+// Also of those without a parameter, as their layers may draw some: here two of four.
+TEST(StepOnPlacedLayers, SeedsTheRandomNumbersOfEachDeviceForTheMicroBatch) {
+  Alone([](const std::shared_ptr<comm::Communicator>& communicator) {
+    api::TrainingSpec spec = Training();
+    spec.micro_batch_size.reset();
+    spec.model.mlp.hidden_sizes = {16};
+    Trainer trainer(spec, {.devices = StandIns(4)});
+    REQUIRE(trainer.replicated().replicas().front().devices == StandIns(4));
+    REQUIRE(trainer.RunRound(communicator, 2).ok());
+    const uint64_t seed = MicroBatchSeed(spec.seed, /*step=*/1, /*begin=*/0);
+    for (const std::size_t i : {0, 1, 2, 3}) REQUIRE(SeedOn(StandIns(4)[i]) == SeedOfDevice(seed, i));
+    return 0;
+  });
 }
 
 TEST(StepOnPlacedLayers, ComputesLayersAgainToTheSameBits) {

@@ -12,6 +12,8 @@
 namespace lockstep::train {
 namespace {
 
+const std::vector<at::Device> kCpu = {at::kCPU};
+
 // A norm, whose running statistics change in each forward pass, and a layer.
 class Normed final : public Model {
  public:
@@ -30,7 +32,7 @@ std::unique_ptr<parallel::Strategy> StrategyOf(const std::vector<Replica>& repli
 
 std::vector<Replica> NormedReplicas(int count) {
   std::vector<Replica> replicas;
-  for (int i = 0; i < count; ++i) replicas.push_back(ReplicaOf(std::make_shared<Normed>(), at::kCPU));
+  for (int i = 0; i < count; ++i) replicas.push_back(ReplicaOf(std::make_shared<Normed>(), kCpu));
   return replicas;
 }
 
@@ -61,7 +63,7 @@ class Layered final : public Model {
 // The largest relative error of two steps on so many devices, with micro-batches of these sizes.
 double ErrorOfGradients(int devices, const std::vector<int64_t>& micro_batches) {
   std::vector<Replica> replicas;
-  for (int i = 0; i < devices; ++i) replicas.push_back(ReplicaOf(std::make_shared<Layered>(), at::kCPU));
+  for (int i = 0; i < devices; ++i) replicas.push_back(ReplicaOf(std::make_shared<Layered>(), kCpu));
   Layered whole;
   {
     const at::NoGradGuard no_grad;

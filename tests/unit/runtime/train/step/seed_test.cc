@@ -18,5 +18,12 @@ TEST(MicroBatchSeed, DependsOnSeedStepAndPlaceAlone) {
   EXPECT_EQ(seen.size(), 10'000U);
 }
 
+TEST(SeedOfDevice, IsThatOfTheMicroBatchOnTheFirstAndAnotherOnEachOther) {
+  EXPECT_EQ(SeedOfDevice(7, 0), 7U);
+  const std::set<uint64_t> seen = {SeedOfDevice(7, 0), SeedOfDevice(7, 1), SeedOfDevice(7, 2),
+                                   SeedOfDevice(8, 1)};
+  EXPECT_EQ(seen.size(), 4U);
+}
+
 }  // namespace
 }  // namespace lockstep::train
