@@ -1,5 +1,5 @@
-// lockstep-rank: one training process. Its supervisor (`lockstep worker`) starts it, tells it which round it
-// belongs to and respawns it; see runtime/common/protocol/rank_control.h. Exit codes:
+// lockstep-rank: one training process. Its supervisor (`lockstep worker`) starts it, sends it the round that it
+// belongs to, and replaces it if it dies; see runtime/common/protocol/rank_control.h. Exit codes:
 // runtime/common/protocol/exit_codes.h.
 
 #include <ATen/Parallel.h>
@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -260,7 +261,11 @@ void KeepMemory() {
 
 int MainOfPrintMemory(const std::vector<std::string>& arguments) {
   const Result<Settings> settings = ReadSettings();
-  if (settings.ok()) return PrintMemory(settings->training, settings->worker.nproc, arguments);
+  if (settings.ok()) {
+    const protocol::WorkerConfig& worker = settings->worker;
+    const train::PodShape pod = {.ranks = worker.nproc, .devices = std::max(1, worker.requested_gpus)};
+    return PrintMemory(settings->training, pod, arguments);
+  }
   std::fprintf(stderr, "lockstep memory: %s\n", settings.error().message.c_str());
   return static_cast<int>(ExitCode::kBadConfiguration);
 }

@@ -9,7 +9,6 @@
 #include "runtime/common/base/strings.h"
 #include "runtime/common/command_line/text.h"
 #include "runtime/data/dataset.h"
-#include "runtime/train/memory_report.h"
 
 namespace lockstep {
 namespace {
@@ -43,7 +42,8 @@ void PrintText(const StateMemoryReport& report, const api::TrainingSpec& trainin
                     BytesText(memory.gradients), BytesText(memory.optimizer), BytesText(memory.undo),
                     BytesText(memory.gathered), BytesText(memory.total()), BytesText(memory.host)});
   for (const std::string& line : command_line::Columns(rows)) std::cout << line << "\n";
-  std::cout << "\nOf one rank, on its device; HOST: in host memory, in addition. Activations and batches are "
+  std::cout << "\nOf one rank, on the device that holds most; HOST: in host memory, in addition. Activations "
+               "and batches are "
                "not counted.\n";
   for (const auto& [strategy, reason] : report.left_out)
     std::cout << strategy << " is left out: " << reason << "\n";
@@ -76,14 +76,14 @@ int Fail(const Error& error) {
 
 }  // namespace
 
-int PrintMemory(const api::TrainingSpec& training, int ranks_in_pod,
+int PrintMemory(const api::TrainingSpec& training, const train::PodShape& pod,
                 const std::vector<std::string>& arguments) {
   std::vector<int> worlds;
   std::transform(arguments.begin() + 1, arguments.end(), std::back_inserter(worlds),
                  [](const std::string& text) { return std::stoi(text); });
   const Result<ModelInput> input = InputOf(training);
   if (!input.ok()) return Fail(input.error());
-  const auto report = train::ReportMemory(training, *input, worlds, ranks_in_pod);
+  const auto report = train::ReportMemory(training, *input, worlds, pod);
   if (!report.ok()) return Fail(report.error());
   arguments.front() == "json" ? PrintJson(*report) : PrintText(*report, training);
   return 0;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runtime/common/api/training_spec.h"
+#include "runtime/train/memory_report.h"
 
 namespace lockstep {
 
@@ -14,7 +15,7 @@ namespace lockstep {
 inline constexpr const char* kPrintMemory = "memory";
 
 // Prints on standard output, and what is wrong on standard error. Returns the exit code.
-[[nodiscard]] int PrintMemory(const api::TrainingSpec& training, int ranks_in_pod,
+[[nodiscard]] int PrintMemory(const api::TrainingSpec& training, const train::PodShape& pod,
                               const std::vector<std::string>& arguments);
 
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <string>
+#include <vector>
 
 #include "runtime/common/api/validate_training.h"
 #include "runtime/common/base/strings.h"
@@ -32,9 +33,8 @@ void CountElements(const TrainingState& state, StateMemoryReport& report) {
 }  // namespace
 
 Result<StateMemoryReport> ReportMemory(const api::TrainingSpec& spec, const ModelInput& input,
-                                       std::span<const int> worlds, int ranks_in_pod) {
+                                       std::span<const int> worlds, const PodShape& pod) {
   StateMemoryReport report;
-  const at::Device cpu = at::kCPU;
   for (const api::Strategy strategy : StrategiesFor(spec)) {
     const bool is_own = strategy == spec.strategy;
     api::TrainingSpec with = spec;
@@ -45,7 +45,10 @@ Result<StateMemoryReport> ReportMemory(const api::TrainingSpec& spec, const Mode
       report.left_out.push_back({std::string(api::NameOf(strategy)), Join(violations, "; ")});
       continue;
     }
-    const auto state = MakeTrainingState(with, input, std::span(&cpu, 1), ranks_in_pod);
+    // How modelparallel places layers does not depend on what the devices are.
+    const int devices = strategy == api::Strategy::kModelparallel ? pod.devices : 1;
+    const std::vector<at::Device> stand_ins(static_cast<std::size_t>(devices), at::kCPU);
+    const auto state = MakeTrainingState(with, input, stand_ins, pod.ranks);
     if (!state.ok() && is_own) return state.error();
     if (!state.ok()) {
       report.left_out.push_back({std::string(api::NameOf(strategy)), state.error().message});

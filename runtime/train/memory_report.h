@@ -10,9 +10,14 @@
 
 namespace lockstep::train {
 
+struct PodShape {
+  int ranks = 1;
+  int devices = 1;  // of all its ranks
+};
+
 // Makes the model in host memory, once for each strategy: that of the spec first, then those that differ in
-// what a rank holds. `ranks_in_pod`: of each pod. Errors name the field.
+// what a rank holds. Errors name the field.
 [[nodiscard]] Result<StateMemoryReport> ReportMemory(const api::TrainingSpec& spec, const ModelInput& input,
-                                                     std::span<const int> worlds, int ranks_in_pod);
+                                                     std::span<const int> worlds, const PodShape& pod);
 
 }  // namespace lockstep::train

@@ -126,6 +126,16 @@ std::vector<std::size_t> DevicesOfLayers(const std::vector<Layer>& layers, std::
   return found;
 }
 
+std::map<const void*, std::size_t> DevicesOfTensors(const std::vector<Layer>& layers, std::size_t devices) {
+  const std::vector<std::size_t> device_of = DevicesOfLayers(layers, devices);
+  std::map<const void*, std::size_t> found;
+  for (std::size_t layer = 0; layer < layers.size(); ++layer) {
+    for (const at::Tensor& tensor : TensorsOf(layers[layer]))
+      found.emplace(tensor.unsafeGetTensorImpl(), device_of[layer]);
+  }
+  return found;
+}
+
 Result<std::shared_ptr<Model>> PlaceLayers(std::shared_ptr<Model> model,
                                            std::span<const at::Device> devices) {
   const std::vector<Layer> layers = model->Layers();

@@ -9,6 +9,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <map>
 #include <memory>
 #include <span>
 #include <vector>
@@ -21,6 +22,9 @@ namespace lockstep::train {
 // By index, the device of each layer. If there are fewer layers (or sets of layers that share parameters) than
 // devices, the last devices get none.
 [[nodiscard]] std::vector<std::size_t> DevicesOfLayers(const std::vector<Layer>& layers, std::size_t devices);
+// The same for each parameter and buffer of the layers, by its unsafeGetTensorImpl().
+[[nodiscard]] std::map<const void*, std::size_t> DevicesOfTensors(const std::vector<Layer>& layers,
+                                                                  std::size_t devices);
 
 // Moves the parameters and buffers of `model`. Returns the same model with layers that expect their inputs on
 // any device; its outputs are on the device of the last layer. kInvalidArgument if the model has no layers, or

@@ -108,12 +108,38 @@ std::vector<NamedTensor> ReplicatedModel::With(const std::vector<NamedTensor>& m
   return all;
 }
 
-StateMemory ReplicatedModel::MemoryOfModel(int world) const {
+std::vector<ReplicatedModel::Held> ReplicatedModel::HeldByDevice() const {
+  if (spec().strategy != api::Strategy::kModelparallel) return {{parameters, buffers, HeldMoments()}};
+  const auto device_of = DevicesOfTensors(model->Layers(), devices_.size());
+  std::vector<Held> held(devices_.size());
+  const auto on_device_of = [&](const at::Tensor& tensor) -> Held& {
+    return held[device_of.at(tensor.unsafeGetTensorImpl())];
+  };
+  for (const NamedTensor& parameter : parameters)
+    on_device_of(parameter.tensor).parameters.push_back(parameter);
+  for (const NamedTensor& buffer : buffers) on_device_of(buffer.tensor).buffers.push_back(buffer);
+  const std::vector<NamedTensor> moments = HeldMoments();  // slot after slot, of all that are trained
+  for (std::size_t i = 0; i < moments.size(); ++i)
+    on_device_of(trained_[i % trained_.size()]).moments.push_back(moments[i]);
+  return held;
+}
+
+StateMemory ReplicatedModel::Memory(int world) const {
+  StateMemory most;
+  for (const Held& held : HeldByDevice()) {
+    const StateMemory memory = MemoryOf(held, world);
+    if (memory.total() > most.total()) most = memory;
+  }
+  return most;
+}
+
+StateMemory ReplicatedModel::MemoryOf(const Held& held, int world) const {
   int64_t gradient = 0;
   int64_t largest = 0;  // autograd makes it before it is added to the others
-  for (const at::Tensor& parameter : trained_) {
-    gradient += static_cast<int64_t>(parameter.nbytes());
-    largest = std::max(largest, static_cast<int64_t>(parameter.nbytes()));
+  for (const NamedTensor& parameter : held.parameters) {
+    if (!parameter.tensor.requires_grad()) continue;
+    gradient += static_cast<int64_t>(parameter.tensor.nbytes());
+    largest = std::max(largest, static_cast<int64_t>(parameter.tensor.nbytes()));
   }
   // The partial sums of a tree over micro-batches (parallel/deterministic_data_parallel.cc).
   int64_t gradients = 1;
@@ -123,9 +149,10 @@ StateMemory ReplicatedModel::MemoryOfModel(int world) const {
     const int64_t micro_batches = (share + micro_batch - 1) / micro_batch;
     gradients = static_cast<int64_t>(std::bit_width(static_cast<uint64_t>(micro_batches))) + 2;
   }
-  return {.parameters = BytesOf(parameters) + BytesOf(buffers),
+  return {.parameters = BytesOf(held.parameters) + BytesOf(held.buffers),
           .gradients = gradients * gradient,
-          .undo = BytesOf(buffers),
+          .optimizer = BytesOf(held.moments),
+          .undo = BytesOf(held.buffers),
           .gathered = largest};
 }
 

@@ -31,6 +31,7 @@ class ReplicatedModel : public TrainingState {
  public:
   [[nodiscard]] std::vector<NamedTensor> Tensors() const override { return With(Moments()); }
   [[nodiscard]] std::vector<NamedTensor> Replicated() const override { return With(HeldMoments()); }
+  [[nodiscard]] StateMemory Memory(int world) const override;
   [[nodiscard]] Result<StateSource> Sync(comm::Communicator& communicator, const Restore& restore) override;
   [[nodiscard]] Result<void> SyncBuffers(comm::Communicator& communicator) override;
   [[nodiscard]] Result<void> StartAfresh() override;
@@ -61,8 +62,6 @@ class ReplicatedModel : public TrainingState {
   // The optimizer's state that every rank holds, and all of it, of which tensors may have no data.
   [[nodiscard]] virtual std::vector<NamedTensor> HeldMoments() const = 0;
   [[nodiscard]] virtual std::vector<NamedTensor> Moments() const { return HeldMoments(); }
-  // Without the optimizer's state.
-  [[nodiscard]] StateMemory MemoryOfModel(int world) const;
   // Everything that a checkpoint contains, in order, with these tensors of the optimizer.
   [[nodiscard]] std::vector<NamedTensor> With(const std::vector<NamedTensor>& moments) const;
   // Parts of Sync that all ranks call: first, the step that this rank offers to the others (-1: none); at the
@@ -71,6 +70,15 @@ class ReplicatedModel : public TrainingState {
   [[nodiscard]] virtual Result<void> Settle(comm::Communicator& /*communicator*/) { return {}; }
 
  private:
+  // Tensors of one device.
+  struct Held {
+    std::vector<NamedTensor> parameters{};
+    std::vector<NamedTensor> buffers{};
+    std::vector<NamedTensor> moments{};
+  };
+  // Of the first device, with modelparallel of each.
+  [[nodiscard]] std::vector<Held> HeldByDevice() const;
+  [[nodiscard]] StateMemory MemoryOf(const Held& held, int world) const;
   struct RankState;
   [[nodiscard]] Result<std::vector<RankState>> ExchangeRankStates(comm::Communicator& communicator,
                                                                   int64_t offered) const;

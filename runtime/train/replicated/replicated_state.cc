@@ -17,12 +17,6 @@ Result<std::vector<NamedTensor>> ReplicatedState::BuildState() {
   return trained;
 }
 
-StateMemory ReplicatedState::Memory(int world) const {
-  StateMemory memory = MemoryOfModel(world);
-  memory.optimizer = BytesOf(HeldMoments());
-  return memory;
-}
-
 Result<PartToSave> ReplicatedState::Save(comm::Communicator& /*communicator*/) {
   return PartToSave{.tensors = Tensors()};
 }

@@ -14,7 +14,6 @@ class ReplicatedState : public ReplicatedModel {
   explicit ReplicatedState(const StateInputs& inputs) : ReplicatedModel(inputs) {}
   [[nodiscard]] Result<void> Build() override;
 
-  [[nodiscard]] StateMemory Memory(int world) const override;
   [[nodiscard]] Result<PartToSave> Save(comm::Communicator& communicator) override;
   [[nodiscard]] Result<std::vector<NamedTensor>> Whole() const override { return Tensors(); }
   [[nodiscard]] std::unique_ptr<PartToLoad> Load(const LoadRequest& request) override;

@@ -54,7 +54,7 @@ Result<void> Zero1State::Build() {
 
 // A step keeps moments and parameters of its parts as they were before.
 StateMemory Zero1State::Memory(int world) const {
-  StateMemory memory = MemoryOfModel(world);
+  StateMemory memory = ReplicatedModel::Memory(world);
   const int64_t slot = shards_->LargestSlotBytes(world);
   memory.optimizer = shards_->slot_count() * slot;
   memory.undo += memory.optimizer + slot;

@@ -154,13 +154,30 @@ TEST(MemoryReport, OfCpuOffloadLeavesGradientsAndLayersOnTheDevice) {
   EXPECT_EQ(with.host, without.parameters + without.optimizer + without.gradients);
 }
 
+TEST(MemoryReport, OfModelparallelIsThatOfTheDeviceThatHoldsMost) {
+  api::TrainingSpec spec = Training({api::Strategy::kModelparallel});
+  spec.steps = 10;
+  const std::array worlds = {1};
+  const auto of = [&](int devices) {
+    return std::move(ReportMemory(spec, {{1, 8, 8}, 3}, worlds, {.devices = devices})).value().sizes;
+  };
+  EXPECT_EQ(of(1).at(0).memory.total(), of(1).at(1).memory.total());  // the second is that of ddp
+  const StateMemory most = of(3).at(0).memory;
+  // The first two of its five layers.
+  constexpr int64_t kBytes = ((64 + 1) * 2048 + (2048 + 1) * 2048) * int64_t{4};
+  EXPECT_EQ(most.parameters, kBytes);
+  EXPECT_EQ(most.gradients, kBytes);
+  EXPECT_EQ(most.optimizer, 2 * kBytes);
+  EXPECT_EQ(most.gathered, int64_t{2048} * 2048 * 4);
+}
+
 TEST(MemoryReport, ComparesStrategiesAndSaysWhyOneIsLeftOut) {
   api::TrainingSpec spec = Training({api::Strategy::kZero1});
   spec.optimizer.name = api::OptimizerName::kMuon;
   spec.optimizer.momentum = 0.95;
   spec.steps = 10;
   const std::array worlds = {1, 4};
-  const auto report = ReportMemory(spec, {{1, 8, 8}, 3}, worlds, 1);
+  const auto report = ReportMemory(spec, {{1, 8, 8}, 3}, worlds, {});
   ASSERT_TRUE(report.ok()) << report.error().message;
   ASSERT_FALSE(report->sizes.empty());
   EXPECT_EQ(report->sizes.front().strategy, "zero1");
