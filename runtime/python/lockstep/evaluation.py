@@ -105,7 +105,7 @@ class Evaluations:
         return [*map(int, max(self._results, default=_NO_PLACE)), int(self._is_under_way)]
 
     def enter_round(self, round_: Round, rows: list[list[int]]) -> None:
-        """Makes the results equal on all ranks. `rows`: of each, the step of its state and its facts. RuntimeError: the round is over."""
+        """Makes the results equal on all ranks. `rows`: of each, as `State.synchronise` returns them. RuntimeError: the round is over."""
         step = max(rows)[0]
         newest = {rank: place for rank, (own, *place, _) in enumerate(rows) if own == step}  # the others have received the state of one of these
         source = max(newest, key=newest.__getitem__)

@@ -299,6 +299,7 @@ class Job:
         for number in range(self._state.step, self._state.step + final.steps):
             self._ledger.commit(number)
         self._state.step += final.steps
+        self._state.made_in = self.round
         self._broken_rounds.made_step()
         rate = self._optimizers[0].param_groups[0]["lr"] if self._optimizers else 0.0
         self.progress.finished(self._state.step, final, float(rate))

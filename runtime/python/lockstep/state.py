@@ -20,6 +20,7 @@ if typing.TYPE_CHECKING:
     from lockstep.rounds import Round
 
 INCOMPLETE = -1  # the step of a state that a rank does not have, or not all of it
+_UNKNOWN_ROUND = -1  # of a state from a checkpoint
 _PIECE_BYTES = 64 << 20
 Move = typing.Callable[[torch.Tensor], typing.Any]
 
@@ -101,28 +102,34 @@ class State:
         self._device = device
         self._mesh = mesh
         self.step = step
+        self.made_in = _UNKNOWN_ROUND
+        """The round of the newest step. A step that is repeated in a later round may round differently, so it is another state."""
 
     def synchronise(self, round_: Round, load: typing.Callable[[], None] | None, facts: typing.Callable[[], list[int]]) -> tuple[str, list[list[int]]]:
         """Makes it equal on all ranks of a round that begins: the newest state counts. `load` looks for a checkpoint if no rank has a state. `facts`: what
-        else each rank says. Returns the source of this rank's state, as protocol::Synced has it, and of each rank its step before and what it has said.
-        RuntimeError: the round is over."""
+        else each rank says. Returns the source of this rank's state, as protocol::Synced has it, and of each rank what it has said, after the newest step if
+        it had that state before, else INCOMPLETE. RuntimeError: the round is over."""
         rows = self._gather(round_, facts())
         is_loaded = False
         if max(rows)[0] < 0 and load is not None:
             load()
+            self.made_in = _UNKNOWN_ROUND
             rows, is_loaded = self._gather(round_, facts()), True
-        return self._take_newest(round_, [step for step, *_ in rows], is_loaded), rows
+        newest, made_in = max((step, number) for step, number, *_ in rows)
+        have_it = [(step, number) == (newest, made_in) for step, number, *_ in rows]
+        source = self._take_newest(round_, newest, have_it, is_loaded)
+        self.made_in = made_in
+        return source, [[step if has_it else INCOMPLETE, *said] for has_it, (step, _, *said) in zip(have_it, rows)]
 
-    def _take_newest(self, round_: Round, steps: list[int], is_loaded: bool) -> str:
-        newest = max(steps)
+    def _take_newest(self, round_: Round, newest: int, have_it: list[bool], is_loaded: bool) -> str:
         if newest < 0:  # all ranks start: they take the state of rank 0
             transfer = self.send if round_.group_rank == 0 else self.receive
             transfer(lambda tensor: round_.broadcast(tensor, source=0))
             self.step = 0
             return "fresh"
-        holders = [rank for rank, step in enumerate(steps) if step == newest]
-        needy = [rank for rank, step in enumerate(steps) if step != newest]
-        if self.step == newest:
+        holders = [rank for rank, has_it in enumerate(have_it) if has_it]
+        needy = [rank for rank, has_it in enumerate(have_it) if not has_it]
+        if have_it[round_.group_rank]:
             for rank in needy[holders.index(round_.group_rank)::len(holders)]:
                 self.send(functools.partial(round_.send, to=rank))
             return "checkpoint" if is_loaded else "kept"
@@ -132,7 +139,7 @@ class State:
         return "peer"
 
     def _gather(self, round_: Round, facts: list[int]) -> list[list[int]]:
-        return [each.tolist() for each in round_.gather(torch.tensor([self.step, *facts], device=self._device))]
+        return [each.tolist() for each in round_.gather(torch.tensor([self.step, self.made_in, *facts], device=self._device))]
 
     def send(self, move: Move) -> None:
         for each in self._objects.values():

@@ -1,6 +1,8 @@
 """The package's parts, in one process; run.py starts it in an interpreter that has PyTorch."""
+import concurrent.futures
 import copy
 import queue
+import threading
 
 import pytest
 import torch
@@ -56,6 +58,42 @@ def test_state_travels():
     for mine, its in zip(ours.state.values(), theirs.state.values()):
         assert torch.equal(mine["exp_avg"], its["exp_avg"]) and torch.equal(mine["step"], its["step"])
     assert theirs.param_groups[0]["lr"] == 0.1
+
+
+class OfTwo:
+    """A round of two ranks, each on a thread of this process."""
+
+    def __init__(self, rank, rows, both, wire):
+        self.group_rank = rank
+        self._rows, self._both, self._wire = rows, both, wire
+
+    def gather(self, row):
+        self._rows[self.group_rank] = row
+        self._both.wait(60)
+        return list(self._rows)
+
+    def send(self, tensor, to):
+        self._wire.put(tensor.clone())
+
+    def receive(self, tensor, source):
+        tensor.copy_(self._wire.get(timeout=60))
+
+
+@pytest.mark.parametrize("versions, newest", [([(3, 5), (3, 6)], 1), ([(4, 5), (3, 6)], 0), ([(3, -1), (3, 6)], 1), ([(-1, 7), (3, 6)], 1)])
+def test_of_states_after_one_step_that_of_the_later_round_counts(versions, newest):
+    models = [model(), model()]
+    states = [State([each], torch.device("cpu"), step) for each, (step, _) in zip(models, versions)]
+    for state, (_, made_in) in zip(states, versions):
+        state.made_in = made_in
+    rows, both, wire = [None, None], threading.Barrier(2), queue.SimpleQueue()
+    with concurrent.futures.ThreadPoolExecutor() as threads:
+        done = [threads.submit(state.synchronise, OfTwo(rank, rows, both, wire), None, lambda rank=rank: [10 + rank])
+                for rank, state in enumerate(states)]
+        found = [each.result() for each in done]
+    said = [[versions[newest][0] if rank == newest else -1, 10 + rank] for rank in range(2)]
+    assert found == [("kept" if rank == newest else "peer", said) for rank in range(2)]
+    assert [(each.step, each.made_in) for each in states] == 2 * [versions[newest]]
+    assert all(torch.equal(*pair) for pair in zip(*(each.state_dict().values() for each in models)))
 
 
 def test_another_model_is_rejected_with_the_name_of_the_parameter():
