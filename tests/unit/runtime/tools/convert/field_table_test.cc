@@ -14,7 +14,7 @@ namespace {
 
 std::string Row(const Field& field) {
   const std::string ours = field.fate == Fate::kNotNeeded ? "not needed"
-                           : field.fate == Fate::kLost    ? "**refused**"
+                           : field.fate == Fate::kLost    ? "**rejected**"
                                                           : "`" + std::string(field.ours) + "`";
   return "| `" + std::string(field.theirs) + "` | " + ours + " | " + std::string(field.remark) + " |";
 }
