@@ -48,9 +48,10 @@ class Operator:
     """The program, from its start until the end of the `with`, as the account that `kubeconfig_for` makes unless one is given."""
 
     def __init__(self, program, *flags, kubeconfig=None, pod=None):
-        self.log = tempfile.NamedTemporaryFile(prefix="operator-", suffix=".log")
+        self.folder = tempfile.TemporaryDirectory(prefix="operator-")
+        self.log = open(f"{self.folder.name}/output.log", "wb")
         # As in the image, where OpenSSL finds no file of public authorities: reading one costs 20 ms for each connection.
-        environment = dict(os.environ, SSL_CERT_FILE="/dev/null", KUBECONFIG=kubeconfig or kubeconfig_for(*flags),
+        environment = dict(os.environ, SSL_CERT_FILE="/dev/null", KUBECONFIG=kubeconfig or kubeconfig_for(*flags), TMPDIR=self.folder.name,
                            **({"POD_NAME": pod} if pod else {}))
         # In a group of its own: when the shell that started the test ends first, the kernel sends SIGHUP and SIGCONT to a group with a stopped process.
         self.process = subprocess.Popen(
@@ -66,6 +67,7 @@ class Operator:
             self.process.kill()
         self.process.wait(LIMIT)
         self.log.close()
+        self.folder.cleanup()  # also of the files of an operator that was killed
 
     def text(self):
         return pathlib.Path(self.log.name).read_text()
