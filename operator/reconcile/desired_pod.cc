@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 
 #include "operator/reconcile/avoided_nodes.h"
 #include "operator/reconcile/desired.h"
@@ -19,6 +20,8 @@ namespace env = protocol::env;
 constexpr const char* kConfigVolume = "lockstep-config";
 constexpr const char* kConfigFolder = "/etc/lockstep";
 constexpr const char* kCacheVolume = "lockstep-data";
+constexpr const char* kSharedMemoryVolume = "lockstep-shm";
+constexpr std::string_view kSharedMemoryFolder = "/dev/shm";
 constexpr const char* kTokenVolume = "lockstep-token";
 constexpr const char* kTokenFolder = "/var/run/secrets/lockstep";
 constexpr const char* kTokenAudience = "lockstep";
@@ -72,6 +75,27 @@ void CompleteTrainer(Json& trainer, const api::TrainingJobSpec& spec, int32_t sl
   SetDefault(trainer, "terminationMessagePolicy", "FallbackToLogsOnError");
 }
 
+bool HasSharedMemory(const Json& pod_spec, const Json& trainer) {
+  const Json* of_the_node = FindJson(pod_spec, {"hostIPC"});
+  if (of_the_node != nullptr && *of_the_node == true) return true;
+  const Json* mounts = FindJson(trainer, {"volumeMounts"});
+  return mounts != nullptr && std::any_of(mounts->begin(), mounts->end(), [](const Json& mount) {
+           std::string path = StringAt(mount, {"mountPath"});
+           while (path.ends_with('/')) path.pop_back();
+           return path == kSharedMemoryFolder || path == "/dev";
+         });
+}
+
+// The container's own has 64 MB: too little for workers of PyTorch's DataLoader, and for NCCL between the GPUs
+// of a node. What is written there counts against the memory limit, as with the container's own.
+void AddSharedMemory(Json& pod_spec, Json& trainer) {
+  if (HasSharedMemory(pod_spec, trainer)) return;
+  ListIn(pod_spec, "volumes")
+      .push_back({{"name", kSharedMemoryVolume}, {"emptyDir", {{"medium", "Memory"}}}});
+  ListIn(trainer, "volumeMounts")
+      .push_back({{"name", kSharedMemoryVolume}, {"mountPath", kSharedMemoryFolder}});
+}
+
 // Workers on one node would conflict on the metrics' port, so the scheduler must know it. The API server
 // turns listed ports into host ports by itself.
 void UseHostNetwork(Json& pod_spec, Json& trainer, int64_t metrics_port) {
@@ -114,6 +138,7 @@ void CompleteSpec(Json& pod_spec, const api::TrainingJob& job, int32_t slot) {
     // A program of the user's own is not restricted: many images run as root.
     if (spec.training) Restrict(container, pod_spec);
     CompleteTrainer(container, spec, slot);
+    AddSharedMemory(pod_spec, container);
     if (spec.network && spec.network->host_network)
       UseHostNetwork(pod_spec, container, spec.observability.metrics_port);
   }

@@ -46,7 +46,7 @@ TEST(DesiredPod, AddsWhatAWorkerNeedsAndKeepsWhatTheUserWrote) {
   EXPECT_EQ(spec["automountServiceAccountToken"], false);
   EXPECT_EQ(spec["terminationGracePeriodSeconds"], 77);
   EXPECT_EQ(spec["securityContext"], (Json{{"runAsNonRoot", true}}));
-  EXPECT_EQ(spec["volumes"].size(), 3U);
+  EXPECT_EQ(spec["volumes"].size(), 4U);
   const Json& token =
       Named(spec["volumes"], "lockstep-token")["projected"]["sources"][0]["serviceAccountToken"];
   EXPECT_EQ(token["audience"], "lockstep");
@@ -78,6 +78,29 @@ TEST(DesiredPod, GivesRemoteDataItsSecretAndAVolumeForCopies) {
   job.spec.training->data.cache = "/mine";
   EXPECT_EQ(DesiredPod(job, 0)["spec"]["volumes"].size(), pod["spec"]["volumes"].size() - 1)
       << "the user's own volume";
+}
+
+TEST(DesiredPod, HasSharedMemoryUnlessTheTemplateSaysWhich) {
+  api::TrainingJob job = JobWorld().observed().job;
+  Json& spec = job.spec.worker.pod_template["spec"];
+  const auto path = [&job] {
+    const Json pod = DesiredPod(job, 0);
+    EXPECT_EQ(Named(pod["spec"]["volumes"], "lockstep-shm").is_null(),
+              Named(pod["spec"]["containers"][0]["volumeMounts"], "lockstep-shm").is_null());
+    return StringAt(Named(pod["spec"]["containers"][0]["volumeMounts"], "lockstep-shm"), {"mountPath"});
+  };
+  EXPECT_EQ(path(), "/dev/shm");
+  EXPECT_EQ(Named(DesiredPod(job, 0)["spec"]["volumes"], "lockstep-shm")["emptyDir"],
+            (Json{{"medium", "Memory"}}));
+  for (const char* own : {"/dev/shm", "/dev/shm/", "/dev"}) {
+    spec["containers"][0]["volumeMounts"] = *ParseJson(R"([{"name": "mine"}])");
+    spec["containers"][0]["volumeMounts"][0]["mountPath"] = own;
+    EXPECT_EQ(path(), "") << own;
+  }
+  spec["containers"][0]["volumeMounts"][0]["mountPath"] = "/dev/shm2";
+  EXPECT_EQ(path(), "/dev/shm");
+  spec["hostIPC"] = true;
+  EXPECT_EQ(path(), "") << "that of the node";
 }
 
 TEST(DesiredPod, IsRestrictedWhereTheTemplateSaysNothing) {
