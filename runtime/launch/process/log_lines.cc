@@ -1,5 +1,6 @@
 #include "runtime/launch/process/log_lines.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace lockstep::launch {
@@ -22,30 +23,40 @@ std::string FieldFor(const std::string& object, const std::string& key, int64_t 
 
 }  // namespace
 
-std::vector<std::string> LineCutter::Add(std::string_view bytes) {
+std::vector<OutputLine> LineCutter::Add(std::string_view bytes, SteadyTime now) {
   pending_.append(bytes);
-  std::vector<std::string> lines;
+  std::vector<OutputLine> lines;
   std::size_t begin = 0;
   while (true) {
-    const std::size_t end = pending_.find('\n', begin);
-    const std::size_t length = (end == std::string::npos ? pending_.size() : end) - begin;
+    const std::size_t end = std::min(pending_.find_first_of("\r\n", begin), pending_.size());
+    const std::size_t length = end - begin;
     if (length > kLongestLine) {
-      lines.push_back(pending_.substr(begin, kLongestLine));
+      lines.push_back({pending_.substr(begin, kLongestLine)});
       begin += kLongestLine;
-    } else if (end != std::string::npos) {
-      lines.push_back(pending_.substr(begin, length));
-      begin = end + 1;
-    } else {
-      break;
+      continue;
     }
+    const bool is_return = end < pending_.size() && pending_[end] == '\r';
+    if (end + (is_return ? 1 : 0) >= pending_.size()) break;  // a newline may follow the carriage return
+    const bool is_overwritten = is_return && pending_[end + 1] != '\n';
+    std::string text = pending_.substr(begin, length);
+    if (!is_overwritten || MayShow(text, now)) lines.push_back({std::move(text), is_overwritten});
+    begin = end + (is_return && !is_overwritten ? 2 : 1);
   }
   pending_.erase(0, begin);
   return lines;
 }
 
+bool LineCutter::MayShow(std::string_view overwritten, SteadyTime now) {
+  const bool is_blank = overwritten.find_first_not_of(' ') == std::string_view::npos;
+  if (is_blank || (shown_at_ && now - *shown_at_ < kPause)) return false;
+  shown_at_ = now;
+  return true;
+}
+
 std::optional<std::string> LineCutter::Rest() {
-  if (pending_.empty()) return std::nullopt;
-  return std::exchange(pending_, {});
+  std::string rest = std::exchange(pending_, {});
+  if (rest.ends_with('\r')) rest.pop_back();
+  return rest.empty() ? std::nullopt : std::optional(std::move(rest));
 }
 
 void LastLines::Add(std::string line) {

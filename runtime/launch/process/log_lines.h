@@ -9,19 +9,33 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/common/base/clock.h"
+
 namespace lockstep::launch {
 
-// Splits bytes into lines without their newline. A line longer than kLongestLine is returned in pieces.
+struct OutputLine {
+  std::string text;
+  bool is_overwritten = false;  // by the next one, as a progress bar is
+
+  friend bool operator==(const OutputLine&, const OutputLine&) = default;
+};
+
+// Splits bytes into lines without their newline. A line longer than kLongestLine is returned in pieces. Of lines
+// that the next one overwrites, because they end with a carriage return alone, one is returned in each kPause.
 class LineCutter {
  public:
   static constexpr std::size_t kLongestLine = 16'384;
+  static constexpr Milliseconds kPause{5'000};
 
-  [[nodiscard]] std::vector<std::string> Add(std::string_view bytes);
-  // What followed the last newline; nothing if the newline was the last byte.
+  [[nodiscard]] std::vector<OutputLine> Add(std::string_view bytes, SteadyTime now);
+  // What followed the last line; nothing if that is empty.
   [[nodiscard]] std::optional<std::string> Rest();
 
  private:
+  [[nodiscard]] bool MayShow(std::string_view overwritten, SteadyTime now);
+
   std::string pending_;
+  std::optional<SteadyTime> shown_at_;  // the newest overwritten line
 };
 
 // The newest lines, limited to the size of a status field. Records of our own log (base/log.h) at level info are left

@@ -5,6 +5,7 @@
 #include <sys/prctl.h>
 
 #include <array>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <variant>
@@ -134,6 +135,7 @@ class ProgramRank {
         ProgramEnvironment(action.assignment, options_.config, omp_num_threads);
     DescribeWorld(action.assignment, environment);
     OfferNotice(environment);
+    WriteLinesAtOnce(environment);
     OfferRankSocket(environment);
     OfferCheckpointMemory(environment);
     LookForCheckpoints(action.assignment.rank);
@@ -171,6 +173,10 @@ class ProgramRank {
   void OfferNotice(std::vector<std::string>& environment) {
     SetNotice(kNoNotice);
     if (!notice_.path().empty()) environment.push_back("LOCKSTEP_NOTICE_FILE=" + notice_.path());
+  }
+  // To a pipe, Python writes its lines in blocks: they would come late, and those before a SIGKILL never.
+  static void WriteLinesAtOnce(std::vector<std::string>& environment) {
+    if (std::getenv("PYTHONUNBUFFERED") == nullptr) environment.emplace_back("PYTHONUNBUFFERED=1");
   }
   void OfferRankSocket(std::vector<std::string>& environment) {
     auto socket =

@@ -7,7 +7,10 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <string_view>
+#include <utility>
 
 namespace lockstep::launch {
 namespace {
@@ -69,7 +72,7 @@ void RankOutput::Read() {
     for (Stream& stream : streams_) TakeAll(stream);
   }
   for (Stream& stream : streams_) {
-    if (const auto rest = stream.cutter.Rest()) Pass(stream, *rest);
+    if (auto rest = stream.cutter.Rest()) Pass(stream, {std::move(*rest)});
   }
 }
 
@@ -82,27 +85,27 @@ void RankOutput::TakeAll(Stream& stream) {
     if (got < 0) return;
     if (got == 0) return stream.fd.Reset();
     taken += static_cast<std::size_t>(got);
-    for (const std::string& line : stream.cutter.Add({buffer.data(), static_cast<std::size_t>(got)})) {
+    const std::string_view bytes(buffer.data(), static_cast<std::size_t>(got));
+    for (const OutputLine& line : stream.cutter.Add(bytes, std::chrono::steady_clock::now()))
       Pass(stream, line);
-    }
   }
 }
 
-void RankOutput::Pass(const Stream& stream, const std::string& line) {
+void RankOutput::Pass(const Stream& stream, const OutputLine& line) {
   const bool is_error = stream.target == stderr;
-  if (is_error) last_lines_.Add(line);
+  if (is_error && !line.is_overwritten) last_lines_.Add(line.text);
   RankPlace place;
   {
     const MutexLock lock(mutex_);
     place = place_;
   }
-  const std::string labelled = Labelled(line, place) + "\n";
+  const std::string labelled = Labelled(line.text, place) + "\n";
   // In one call: the lock of stdio keeps lines of several ranks and of our own log whole.
   std::fwrite(labelled.data(), 1, labelled.size(), stream.target);
   std::fflush(stream.target);
   // Before a rank's first round its program is not running.
   if (sender_ != nullptr && place.round > 0)
-    sender_->Send(place.rank, is_error ? OutputStream::kError : OutputStream::kOutput, line);
+    sender_->Send(place.rank, is_error ? OutputStream::kError : OutputStream::kOutput, line.text);
 }
 
 }  // namespace lockstep::launch

@@ -39,7 +39,7 @@ class RankOutput {
   RankOutput(Fd out, Fd err, Fd finished, int local_rank, ProgramOutputSender* sender);
   void Read();
   void TakeAll(Stream& stream);
-  void Pass(const Stream& stream, const std::string& line);
+  void Pass(const Stream& stream, const OutputLine& line);
 
   Stream streams_[2];     // owned by the reading thread
   LastLines last_lines_;  // owned by the reading thread, then by Finish

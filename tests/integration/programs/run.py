@@ -134,6 +134,25 @@ def test_runs_a_command_without_a_manifest_and_shows_what_its_ranks_write(folder
     expect("[rank 1 round 1] words of rank 1" in pathlib.Path(folder, "run", "say-it-worker-0.log").read_text(), "the log lacks them")
 
 
+def test_shows_what_a_python_program_printed_before_it_was_killed(folder):
+    script = pathlib.Path(folder, "killed.py")
+    script.write_text("import os, signal\nprint('alive in round', os.environ['LOCKSTEP_ROUND'])\n"
+                      "os.environ['LOCKSTEP_ROUND'] == '3' or os.kill(os.getpid(), signal.SIGKILL)\n")
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    done = subprocess.run([f"{BIN}/lockstep", "run", "--nproc", "1", "--folder", f"{folder}/run", "--", "python3", str(script)], capture_output=True,
+                          text=True, timeout=LIMIT, env=environment)
+    expect([line for line in done.stdout.splitlines() if "alive" in line] == [f"alive in round {number}" for number in (1, 2, 3)], f"{done}")
+
+
+def test_shows_a_progress_bar_by_lines(folder):
+    script = pathlib.Path(folder, "bar.py")
+    script.write_text("import sys\nfor part in range(101):\n    sys.stderr.write(f'\\rpart {part}')\n    sys.stderr.flush()\nsys.stderr.write('\\n')\n")
+    done = subprocess.run([f"{BIN}/lockstep", "run", "--nproc", "1", "--folder", f"{folder}/run", "--", "python3", str(script)], capture_output=True,
+                          timeout=LIMIT)
+    parts = [line for line in done.stderr.split(b"\n") if b"part" in line]
+    expect(len(parts) < 50 and (parts[0], parts[-1]) == (b"part 0", b"part 100"), f"{done}")
+
+
 def test_a_line_of_torchrun_works_with_its_name_exchanged(folder):
     script = pathlib.Path(folder, "train.py")
     script.write_text("import os, sys\nprint('SAID', os.environ['RANK'], os.environ['WORLD_SIZE'], *sys.argv[1:])\n"

@@ -10,20 +10,42 @@ namespace {
 
 using ::testing::ElementsAre;
 
+constexpr SteadyTime kFirst{};
+
 TEST(LineCutter, JoinsWhatComesInPieces) {
   LineCutter cutter;
-  EXPECT_THAT(cutter.Add("one\ntw"), ElementsAre("one"));
-  EXPECT_THAT(cutter.Add("o\n\nthr"), ElementsAre("two", ""));
+  EXPECT_THAT(cutter.Add("one\ntw", kFirst), ElementsAre(OutputLine{"one"}));
+  EXPECT_THAT(cutter.Add("o\n\nthr", kFirst), ElementsAre(OutputLine{"two"}, OutputLine{""}));
   EXPECT_EQ(cutter.Rest(), "thr");
   EXPECT_EQ(cutter.Rest(), std::nullopt);
 }
 
 TEST(LineCutter, CutsALineThatNeverEnds) {
   LineCutter cutter;
-  const auto lines = cutter.Add(std::string(LineCutter::kLongestLine + 1, 'x'));
+  const auto lines = cutter.Add(std::string(LineCutter::kLongestLine + 1, 'x'), kFirst);
   ASSERT_EQ(lines.size(), 1u);
-  EXPECT_EQ(lines[0].size(), LineCutter::kLongestLine);
+  EXPECT_EQ(lines[0].text.size(), LineCutter::kLongestLine);
   EXPECT_EQ(cutter.Rest(), "x");
+}
+
+TEST(LineCutter, ShowsAProgressBarNowAndThen) {
+  LineCutter cutter;
+  EXPECT_THAT(cutter.Add("loading\n\r 0%", kFirst), ElementsAre(OutputLine{"loading"}));
+  EXPECT_THAT(cutter.Add("\r 1%\r 2%\r 3%", kFirst), ElementsAre(OutputLine{" 0%", true}));
+  EXPECT_THAT(cutter.Add("\r 4%", kFirst + LineCutter::kPause - Milliseconds(1)), ElementsAre());
+  EXPECT_THAT(cutter.Add("\r     \r 5%", kFirst + LineCutter::kPause), ElementsAre(OutputLine{" 4%", true}));
+  EXPECT_THAT(cutter.Add("\r 100%\nnext", kFirst + LineCutter::kPause), ElementsAre(OutputLine{" 100%"}));
+  EXPECT_EQ(cutter.Rest(), "next");
+  EXPECT_THAT(cutter.Add("\r     ", kFirst + 2 * LineCutter::kPause), ElementsAre());
+  EXPECT_THAT(cutter.Add("\r 7%\r", kFirst + 2 * LineCutter::kPause), ElementsAre())
+      << "nothing but blanks before it";
+  EXPECT_EQ(cutter.Rest(), " 7%");
+}
+
+TEST(LineCutter, TakesACarriageReturnBeforeANewlineForAPartOfIt) {
+  LineCutter cutter;
+  EXPECT_THAT(cutter.Add("one\r\ntwo\r", kFirst), ElementsAre(OutputLine{"one"}));
+  EXPECT_THAT(cutter.Add("\n\r\n", kFirst), ElementsAre(OutputLine{"two"}, OutputLine{""}));
 }
 
 TEST(LastLines, KeepsTheNewest) {
