@@ -179,7 +179,7 @@ class _Holding:
             held.paths[segment.step] = segment.path
             if METADATA in segment.files:
                 content = segment.read(METADATA, 0, segment.files[METADATA].bytes)
-                held.complete[segment.step] = storing.lengths_of(pickle.loads(content))
+                held.complete[segment.step] = storing.lengths_of(pickle.loads(content).storage_data.values())
         return held
 
     def segment(self, step: int) -> Segment | None:

@@ -120,12 +120,14 @@ class Writer(FileSystemWriter):
 
     def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
         super().finish(metadata, results)
+        # Not those of `metadata`: PyTorch 2.11 completes a copy of it.
+        files = storing.lengths_of(result.storage_data for of_rank in results for result in of_rank)
         if self._mode is not _Mode.AT_ONCE:
-            self._begin_storing(storing.lengths_of(metadata))
+            self._begin_storing(files)
             return
         if self._on_stored is not None:
             self._on_stored(self._storage.uri_of(self._step))
-        storing.remove_others(self._storage, self._step, storing.lengths_of(metadata), self._keep)
+        storing.remove_others(self._storage, self._step, files, self._keep)
 
     def _begin_storing(self, files: dict[str, int] | None) -> None:
         assert self._segment is not None

@@ -17,8 +17,6 @@ import threading
 import time
 import typing
 
-from torch.distributed.checkpoint.metadata import Metadata
-
 from lockstep.copies import Partners, exchange
 from lockstep.memory import BLOCK, Segment, allocate_all
 from lockstep.storage import Storage
@@ -151,10 +149,10 @@ def _remove_others(storage: Storage, step: int, files: typing.Collection[str], k
         storage.remove_step(each)
 
 
-def lengths_of(metadata: Metadata) -> dict[str, int]:
-    """How long each file of the checkpoint is."""
+def lengths_of(places: typing.Iterable[typing.Any]) -> dict[str, int]:
+    """How long each file of a checkpoint is. `places`: where all its parts are stored, as DCP has them."""
     lengths: dict[str, int] = {}
-    for place in (metadata.storage_data or {}).values():
+    for place in places:
         lengths[place.relative_path] = max(lengths.get(place.relative_path, 0), place.offset + place.length)
     return lengths
 
