@@ -91,7 +91,7 @@ check_pods() {
   check "stateful set rolls out" kube rollout status statefulset/server --timeout=600s
   check "caller is ready" kube wait --for=condition=Ready pod/caller --timeout=600s
   check "one server on each node" [ "$(field pod/server-0 .spec.nodeName)" != "$(field pod/server-1 .spec.nodeName)" ]
-  check "memory limit kills" within 600 says OOMKilled field pod/greedy '.status.containerStatuses[0].state.terminated.reason'
+  check "memory limit kills" within 600 says OOMKilled field pod/greedy '.status.containerStatuses[0].lastState.terminated.reason'
   check "exit code" within 600 says 3 field pod/failing '.status.containerStatuses[0].state.terminated.exitCode'
   check "termination message" says reason field pod/failing '.status.containerStatuses[0].state.terminated.message'
   check "logs" says serving kube logs server-0
