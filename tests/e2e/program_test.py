@@ -45,7 +45,7 @@ def test_starts_again_in_its_pods_when_a_process_is_killed():
         job.until("its step in the status", lambda: job.status().get("progress", {}).get("step", 0) >= 50)
         uids = job.uids()
         victim = sorted(uids)[1]
-        shared = job.kubectl("exec", victim, "--container=trainer", "--", "stat", "--file-system", "--format=%b %S", "/dev/shm")
+        shared = job.kubectl("exec", victim, "--container=trainer", "--", "stat", "-f", "-c", "%b %S", "/dev/shm")
         blocks, size = map(int, shared.split())
         expect(blocks * size > 64 << 20, f"/dev/shm has {blocks} blocks of {size} bytes")  # what a container has of its own
         job.kill({victim: pythons(job, victim)})
