@@ -75,9 +75,10 @@ constexpr std::array kTemplateFields = {
           "know the entry point of an image"},
     Field{"spec.containers[pytorch].args", kBecomes, "spec.containers[trainer].args",
           "torchrun and its flags are removed"},
-    Field{"spec.containers[pytorch].env", kBecomes, "spec.containers[trainer].env",
-          "with PYTHONUNBUFFERED, which Kubeflow adds by itself; MASTER_ADDR, RANK and the like are set for "
-          "each rank, whatever is set here"},
+    Field{
+        "spec.containers[pytorch].env", kBecomes, "spec.containers[trainer].env",
+        "MASTER_ADDR, RANK and the like are set for each rank, whatever is set here; PYTHONUNBUFFERED is set "
+        "if it is absent, as by Kubeflow"},
     Field{"spec.containers[pytorch].ports[pytorchjob-port]", kNotNeeded, "",
           "each round has a free port of its own"},
     Field{"spec.restartPolicy", kNotNeeded, "", "failurePolicy decides what is restarted"},

@@ -14,7 +14,6 @@ namespace {
 constexpr std::string_view kTheirName = "pytorch";
 constexpr std::string_view kOurName = "trainer";
 constexpr std::string_view kPortName = "pytorchjob-port";
-constexpr std::string_view kUnbuffered = "PYTHONUNBUFFERED";
 // Variables that Lockstep sets in a rank, as Kubeflow's operator did.
 constexpr std::array<std::string_view, 9> kRankVariables = {"MASTER_ADDR",      "MASTER_PORT", "RANK",
                                                             "WORLD_SIZE",       "LOCAL_RANK",  "NODE_RANK",
@@ -98,7 +97,7 @@ class Template {
     result_.gpus = api::GpusOf(trainer).value_or(0);
     ConvertCommand(trainer);
     ConvertPorts(trainer);
-    ConvertEnvironment(trainer);
+    CheckEnvironment(trainer);
   }
 
   void ConvertCommand(Json& trainer) {
@@ -156,20 +155,17 @@ class Template {
     if (others.empty()) trainer.erase("ports");
   }
 
-  void ConvertEnvironment(Json& trainer) {
+  void CheckEnvironment(const Json& trainer) {
     CheckInTable("spec.containers[pytorch].env");
-    Json variables = trainer.contains("env") && trainer["env"].is_array() ? trainer["env"] : Json::array();
-    bool is_unbuffered = false;
-    for (const Json& variable : variables) {
+    const Json* variables = FindJson(trainer, {"env"});
+    if (variables == nullptr || !variables->is_array()) return;
+    for (const Json& variable : *variables) {
       const std::string name = StringAt(variable, {"name"});
-      is_unbuffered |= name == kUnbuffered;
       if (IsRankVariable(name)) {
         result_.notices.Warn(path_ + "." + result_.trainer + ".env[" + name + "]",
                              "has no effect: Lockstep starts each rank with variables of its own; remove it");
       }
     }
-    if (!is_unbuffered) variables.push_back({{"name", kUnbuffered}, {"value", "1"}});
-    trainer["env"] = variables;
   }
 
   const std::string path_;
