@@ -8,12 +8,11 @@ start_time() {
   [ "${stat[0]}" != Z ] && echo "${stat[19]}"
 }
 
-# spawn NAME COMMAND…: runs it detached, output to log/NAME.log, pid and start time to pids/NAME. GOGC: garbage collection of Go takes less of the
-# processors, for more memory.
+# spawn NAME COMMAND…: runs it detached, output to log/NAME.log, pid and start time to pids/NAME
 spawn() {
   local program=$1
   shift
-  GOGC=400 setsid "$@" >>"$dir/log/$program.log" 2>&1 </dev/null &
+  setsid "$@" >>"$dir/log/$program.log" 2>&1 </dev/null &
   echo "$! $(start_time $!)" >"$dir/pids/$program"
   disown  # or bash would report its death
 }
