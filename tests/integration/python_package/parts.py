@@ -96,6 +96,17 @@ def test_of_states_after_one_step_that_of_the_later_round_counts(versions, newes
     assert all(torch.equal(*pair) for pair in zip(*(each.state_dict().values() for each in models)))
 
 
+def test_a_step_says_in_which_round_it_was_made():
+    network = model()
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+    job = lockstep.join(network, optimizer)
+    assert job._state.made_in != job.round
+    with job.step():
+        job.model(torch.rand(5, 4)).sum().backward()
+        optimizer.step()
+    assert job._state.made_in == job.round
+
+
 def test_another_model_is_rejected_with_the_name_of_the_parameter():
     wire = queue.SimpleQueue()
     cpu = torch.device("cpu")
