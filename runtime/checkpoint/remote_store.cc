@@ -60,11 +60,12 @@ class RemoteStore final : public ObjectStore {
 
   Result<int> AbortUploads(const IsOrphan& is_orphan) override {
     if (!s3_) return 0;
-    LOCKSTEP_TRY(const auto uploads, storage::ListUploads(*s3_, Path("")));
+    LOCKSTEP_TRY(const S3Settings s3, storage::WithKeys(*s3_));
+    LOCKSTEP_TRY(const auto uploads, storage::ListUploads(s3, Path("")));
     int aborted = 0;
     for (const storage::UnfinishedUpload& upload : uploads) {
       if (!is_orphan(NameOf(upload.path))) continue;
-      LOCKSTEP_TRY(storage::AbortUpload(*s3_, upload));
+      LOCKSTEP_TRY(storage::AbortUpload(s3, upload));
       ++aborted;
     }
     return aborted;

@@ -4,12 +4,18 @@
 
 #include <algorithm>
 
+#include "runtime/common/base/file.h"
 #include "runtime/common/base/strings.h"
 
 namespace lockstep::storage {
 namespace {
 
 namespace fs = arrow::fs;
+
+// Whether the environment names an identity: a service principal, or the workload identity of a pod.
+bool NamesIdentity() {
+  return !EnvOr("AZURE_CLIENT_SECRET", "").empty() || !EnvOr("AZURE_FEDERATED_TOKEN_FILE", "").empty();
+}
 
 // Azure's error code and the HTTP status are in the text, as in "Azure Error: [ContainerNotFound] 404 The …";
 // for a HEAD only the status. `path` is "container/object".
@@ -28,6 +34,12 @@ Error FromArrow(const arrow::Status& status, const AzureSettings& settings, cons
   if (ContainsAny(text, {"] 403 ", "] 401 "})) {
     return {ErrorCode::kForbidden, what + "access denied; check AZURE_STORAGE_KEY, or what else gives " +
                                        "access, in " + variables + ", and its rights (" + text + ")"};
+  }
+  // What gives tokens to the identity may be away.
+  if (ContainsAny(text, {"AuthenticationException"}) && NamesIdentity()) {
+    return {ErrorCode::kUnavailable, what +
+                                         "no token for the identity that AZURE_CLIENT_ID names; check it, " +
+                                         "and the network (" + text + ")"};
   }
   if (ContainsAny(text, {"AuthenticationException"})) {
     return {ErrorCode::kForbidden, what + "no credentials; set AZURE_STORAGE_KEY in " + variables +

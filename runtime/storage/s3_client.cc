@@ -3,8 +3,10 @@
 #include <arrow/filesystem/s3fs.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "runtime/common/base/strings.h"
+#include "runtime/storage/s3_credentials.h"
 
 namespace lockstep::storage {
 namespace {
@@ -12,10 +14,12 @@ namespace {
 namespace fs = arrow::fs;
 
 constexpr double kConnectSeconds = 3;
+constexpr int kAccessDenied = 15;  // Aws::Client::CoreErrors::ACCESS_DENIED
 
 // Arrow reports every S3 failure as an IOError; its text is the only way to distinguish them, so only this
 // function reads it. `path` is "bucket/object".
-Error FromArrow(const arrow::Status& status, const S3Settings& settings, const std::string& path) {
+Error FromArrow(const arrow::Status& status, const S3Settings& settings, S3Credentials& credentials,
+                const std::string& path) {
   const std::string& text = status.message();
   const std::string variables = settings.use.place_of_variables();
   const std::string what = settings.use.field + ": s3://" + path + ": ";
@@ -23,9 +27,14 @@ Error FromArrow(const arrow::Status& status, const S3Settings& settings, const s
     return {ErrorCode::kNotFound, settings.use.field + ": bucket \"" + path.substr(0, path.find('/')) +
                                       "\" does not exist; create it, or correct the name"};
   }
+  const Error away{ErrorCode::kUnavailable, what + "no valid credentials at this time from " +
+                                                credentials.source() + " (" + text + ")"};
   // A HEAD has no body with an error code: only the status is known then.
+  const std::string_view bodyless_400 = "(HTTP status 400) during HeadObject";
+  if (!credentials.are_given() && ContainsAny(text, {"EXPIRED_TOKEN", "ExpiredToken", bodyless_400}))
+    return away;
   if (ContainsAny(text, {"Looks like the configured region", "HTTP status 301", "PERMANENT_REDIRECT",
-                         "AuthorizationHeaderMalformed", "(HTTP status 400) during HeadObject"})) {
+                         "AuthorizationHeaderMalformed", bodyless_400})) {
     return {ErrorCode::kInvalidArgument, what + "refused in the region " + settings.region +
                                              "; set AWS_REGION in " + variables +
                                              " to the bucket's region (" + text + ")"};
@@ -33,9 +42,11 @@ Error FromArrow(const arrow::Status& status, const S3Settings& settings, const s
   if (ContainsAny(text, {"HTTP status 403", "HTTP status 401", "ACCESS_DENIED", "INVALID_ACCESS_KEY_ID",
                          "InvalidAccessKeyId", "SIGNATURE_DOES_NOT_MATCH", "INVALID_CLIENT_TOKEN_ID",
                          "EXPIRED_TOKEN", "ExpiredToken", "UserNotFound"})) {
-    return {ErrorCode::kForbidden,
-            what + "access denied; check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in " + variables +
-                ", and their rights (" + text + ")"};
+    if (credentials.AreAway()) return away;
+    const std::string keys = credentials.are_given()
+                                 ? "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in " + variables
+                                 : "the identity from " + credentials.source();
+    return {ErrorCode::kForbidden, what + "access denied; check " + keys + ", and its rights (" + text + ")"};
   }
   if (ContainsAny(text, {"HTTP status 404", "Path does not exist", "NO_SUCH_KEY", "RESOURCE_NOT_FOUND"})) {
     return {ErrorCode::kNotFound, what + "not found (" + text + ")"};
@@ -86,8 +97,12 @@ bool IsConflict(const std::string& text) {
 
 class BoundedRetries final : public fs::S3RetryStrategy {
  public:
-  explicit BoundedRetries(const S3Patience& patience) : patience_(patience) {}
+  BoundedRetries(const S3Patience& patience, std::shared_ptr<S3Credentials> credentials)
+      : patience_(patience), credentials_(std::move(credentials)) {}
   bool ShouldRetry(const AWSErrorDetail& error, int64_t attempted_retries) override {
+    // A request that lacked keys is sent once more as soon as there are any: if that is denied, the rights are
+    // missing.
+    if (error.error_type == kAccessDenied) return attempted_retries == 0 && credentials_->HaveComeBack();
     const bool may_help = error.should_retry || IsConflict(error.exception_name + error.message);
     return may_help && attempted_retries < patience_.retries &&
            Seconds(clock_.Steady() - start_) < patience_.retry_window;
@@ -98,17 +113,14 @@ class BoundedRetries final : public fs::S3RetryStrategy {
 
  private:
   const S3Patience patience_;
+  const std::shared_ptr<S3Credentials> credentials_;
   const SystemClock clock_;
   const SteadyTime start_ = clock_.Steady();
 };
 
-fs::S3Options OptionsOf(const S3Settings& settings, const S3Patience& patience) {
-  fs::S3Options options;
-  if (settings.access_key.empty()) {
-    options.ConfigureAssumeRoleWithWebIdentityCredentials();
-  } else {
-    options.ConfigureAccessKey(settings.access_key, settings.secret_key, settings.session_token);
-  }
+fs::S3Options OptionsOf(const S3Settings& settings, const S3Patience& patience,
+                        const std::shared_ptr<S3Credentials>& credentials) {
+  fs::S3Options options = credentials->options();
   options.scheme = settings.scheme;
   options.endpoint_override = settings.endpoint;
   options.region = settings.region;
@@ -122,7 +134,7 @@ fs::S3Options OptionsOf(const S3Settings& settings, const S3Patience& patience) 
   options.tls_ca_file_path = settings.ca_file;
   options.connect_timeout = kConnectSeconds;
   options.request_timeout = patience.silence_seconds;
-  options.retry_strategy = std::make_shared<BoundedRetries>(patience);
+  options.retry_strategy = std::make_shared<BoundedRetries>(patience, credentials);
   // Sends small objects in one request; otherwise each Put begins a multipart upload.
   options.allow_delayed_open = true;
   return options;
@@ -132,12 +144,19 @@ fs::S3Options OptionsOf(const S3Settings& settings, const S3Patience& patience) 
 
 Result<StoreClient> MakeS3Client(const S3Settings& settings, const S3Patience& patience) {
   LOCKSTEP_TRY(S3Library::Start());
-  const auto to_error = [settings](const arrow::Status& status, const std::string& path) {
-    return FromArrow(status, settings, path);
+  LOCKSTEP_TRY(const std::shared_ptr<S3Credentials> credentials, S3Credentials::Find(settings));
+  const auto to_error = [settings, credentials](const arrow::Status& status, const std::string& path) {
+    return FromArrow(status, settings, *credentials, path);
   };
-  const auto filesystem = fs::S3FileSystem::Make(OptionsOf(settings, patience));
+  const auto filesystem = fs::S3FileSystem::Make(OptionsOf(settings, patience, credentials));
   if (!filesystem.ok()) return to_error(filesystem.status(), "");
   return StoreClient(*filesystem, to_error, Traces::kNone, Sending::kInBackground);
+}
+
+Result<S3Settings> WithKeys(S3Settings settings) {
+  LOCKSTEP_TRY(S3Library::Start());
+  LOCKSTEP_TRY(const std::shared_ptr<S3Credentials> credentials, S3Credentials::Find(settings));
+  return credentials->Complete(std::move(settings));
 }
 
 }  // namespace lockstep::storage

@@ -19,5 +19,7 @@ struct S3Patience {
 
 // Sends no request yet.
 [[nodiscard]] Result<StoreClient> MakeS3Client(const S3Settings& settings, const S3Patience& patience);
+// The settings with the keys of this moment. Errors of S3Credentials.
+[[nodiscard]] Result<S3Settings> WithKeys(S3Settings settings);
 
 }  // namespace lockstep::storage

@@ -26,21 +26,21 @@ Result<void> SetEndpoint(const StoreUse& use, S3Settings& settings) {
   return {};
 }
 
-// The pair of keys, or a workload identity's token, which the SDK reads by itself. Never the machine's
-// metadata service: without one, asking it takes seconds.
-Result<void> SetCredentials(const StoreUse& use, const std::string& path, S3Settings& settings) {
+// A pair of keys, or none: S3Credentials looks for them then.
+Result<void> SetKeys(const StoreUse& use, S3Settings& settings) {
   settings.access_key = use.VariableOr("AWS_ACCESS_KEY_ID", "");
   settings.secret_key = use.VariableOr("AWS_SECRET_ACCESS_KEY", "");
   settings.session_token = use.VariableOr("AWS_SESSION_TOKEN", "");
-  if (!settings.access_key.empty() && !settings.secret_key.empty()) return {};
-  if (settings.access_key.empty() && !EnvOr("AWS_WEB_IDENTITY_TOKEN_FILE", "").empty()) return {};
-  const std::string lacks =
-      !settings.access_key.empty() ? "lacks AWS_SECRET_ACCESS_KEY" : "needs credentials";
-  const bool is_command = settings.use.secret_field.empty();
-  return Error{ErrorCode::kInvalidArgument,
-               (is_command ? settings.use.field : settings.use.secret_field) + ": s3://" + path + " " +
-                   lacks + (is_command ? "; set " : "; name a Secret with ") +
-                   "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY" + (is_command ? " in the environment" : "")};
+  if (settings.access_key.empty() && settings.secret_key.empty()) {
+    // The SDK would find the keys of the checkpoints, whose variables have no prefix, and prefer them to all
+    // others but a workload identity, which is asked for explicitly.
+    const bool finds_those_of_another = !EnvOr("AWS_ACCESS_KEY_ID", "").empty();
+    if (!finds_those_of_another || !EnvOr("AWS_WEB_IDENTITY_TOKEN_FILE", "").empty()) return {};
+    return LacksCredentials(settings, "needs credentials");
+  }
+  if (settings.access_key.empty()) return LacksCredentials(settings, "lacks AWS_ACCESS_KEY_ID");
+  if (settings.secret_key.empty()) return LacksCredentials(settings, "lacks AWS_SECRET_ACCESS_KEY");
+  return {};
 }
 
 // AWS uses virtual-hosted buckets, most other servers use paths.
@@ -74,13 +74,21 @@ std::string AwsHost(const std::string& region) {
 }
 
 Result<S3Settings> S3SettingsFromEnvironment(const StoreUse& use, const std::string& path) {
-  S3Settings settings{.use = use};
-  LOCKSTEP_TRY(SetCredentials(use, path, settings));
+  S3Settings settings{.use = use, .place = path};
+  LOCKSTEP_TRY(SetKeys(use, settings));
   LOCKSTEP_TRY(SetEndpoint(use, settings));
   LOCKSTEP_TRY(SetAddressing(use, settings));
   LOCKSTEP_TRY(SetAuthority(use, settings));
   settings.region = use.VariableOr("AWS_REGION", use.VariableOr("AWS_DEFAULT_REGION", kDefaultRegion));
   return settings;
+}
+
+Error LacksCredentials(const S3Settings& settings, const std::string& what) {
+  const bool is_command = settings.use.secret_field.empty();
+  return {ErrorCode::kInvalidArgument,
+          (is_command ? settings.use.field : settings.use.secret_field) + ": s3://" + settings.place + " " +
+              what + (is_command ? "; set " : "; name a Secret with ") +
+              "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY" + (is_command ? " in the environment" : "")};
 }
 
 }  // namespace lockstep::storage

@@ -13,7 +13,8 @@ enum class Addressing { kPath, kVirtual };
 
 struct S3Settings {
   StoreUse use;
-  std::string access_key;  // empty: a workload identity's token is used
+  std::string place;       // "bucket/object", for errors
+  std::string access_key;  // empty: see S3Credentials
   std::string secret_key;
   std::string session_token;
   std::string region;
@@ -31,5 +32,7 @@ inline constexpr const char* kDefaultRegion = "us-east-1";
 // Reads the variables of README.md, "S3", each with the prefix. kInvalidArgument says which are missing or
 // invalid. `path` is "bucket/object".
 [[nodiscard]] Result<S3Settings> S3SettingsFromEnvironment(const StoreUse& use, const std::string& path);
+// "spec.checkpoint.secretRef: s3://bucket/object <what>; name a Secret with …".
+[[nodiscard]] Error LacksCredentials(const S3Settings& settings, const std::string& what);
 
 }  // namespace lockstep::storage

@@ -131,8 +131,6 @@ Error Refused(const Answer& answer) {
 // `what` is used in errors.
 Result<Answer> AskFor(const S3Settings& settings, const char* method, const std::string& url,
                       const std::string& what) {
-  if (settings.access_key.empty())
-    return Error{ErrorCode::kUnsupported, what + ": a workload identity has no keys to sign with"};
   LOCKSTEP_TRY(Answer answer, Ask(settings, method, url).WithContext(what));
   if (answer.status / 100 != 2) return Refused(answer).WithContext(what);
   return answer;

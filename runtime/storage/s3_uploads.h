@@ -2,8 +2,7 @@
 // Multipart uploads to S3 that were neither completed nor aborted, for example because their process was
 // killed. They are not objects, but use storage. Arrow can neither list nor abort them, so libcurl sends the
 // requests, once and with a limit of 10 s. Any thread. Paths and errors are those of StoreClient.
-// kUnsupported: there are no keys to sign with, only a workload identity, or the server does not support the
-// request.
+// `settings` have keys (WithKeys). kUnsupported: the server does not support the request.
 
 #include <string>
 #include <vector>

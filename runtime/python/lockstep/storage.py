@@ -23,13 +23,17 @@ from lockstep.memory import Reading, sums_of
 PATIENCE = 1800.0
 """Seconds for which a store that does not answer is asked again; as failurePolicy.storePatienceSeconds by default."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 15.0
+_KEYS_PATIENCE = 120.0
+"""Seconds for which a store is asked again that denies access, where a service gives the keys, as to a role of the pod: while that is away, requests
+have none. Shorter, since Arrow does not say whether it has keys, and somebody waits to be told of rights that are missing."""
 _PIECE_BYTES = 64 << 20
 _STEP = "step-"
 # Arrow reports each failure as OSError, so the text is all there is (runtime/storage/s3_client.cc, gcs_client.cc, azure_client.cc).
 _DENIED = ("ACCESS_DENIED", "HTTP status 403", "PERMISSION_DENIED", "] 403 ")
 _FINAL = (*_DENIED, "NO_SUCH_BUCKET", "INVALID_ACCESS_KEY_ID", "SIGNATURE_DOES_NOT_MATCH", "HTTP status 401", "HTTP status 404", "PERMANENT_REDIRECT",
           "UNAUTHENTICATED", "INVALID_ARGUMENT", "SSL peer certificate", "Response checksums mismatch", "DATA_LOSS",
-          "] 400 ", "] 401 ", "] 404 ", "AuthenticationException")
+          "] 400 ", "] 401 ", "] 404 ")
+_NO_IDENTITY = "AuthenticationException"  # Azure's
 Blocks = typing.Callable[[], typing.Iterable[bytes]]  # the content of a file from its begin, each time
 Steps = typing.Dict[int, typing.Dict[str, int]]  # step -> name -> bytes
 log = logging.getLogger("lockstep")
@@ -158,6 +162,7 @@ class Bucket(Storage):
             raise LockstepError(f"{uri}: checkpoints in a bucket need the package pyarrow: pip install pyarrow") from None
         from lockstep import object_store
         self._arrow = pyarrow.fs
+        self._keys_may_be_away = uri.startswith("s3://") and not os.environ.get("AWS_ACCESS_KEY_ID")
         self._store, path = self._insistently(self.uri, lambda: object_store.connect(self.uri))
         self.path = pathlib.PurePosixPath(path)
 
@@ -177,7 +182,7 @@ class Bucket(Storage):
     def _expect_bucket(self) -> None:
         bucket = self.path.parts[0]
         try:
-            info = self._insistently(self.uri, lambda: self._store.get_file_info(bucket))
+            info = self._insistently(self.uri, lambda: self._store.get_file_info(bucket), denial_is_final=True)
         except OSError as error:
             if _is_one_of(_DENIED, error):  # the rights to objects, which are enough, may be without that to look at the bucket
                 return
@@ -229,21 +234,29 @@ class Bucket(Storage):
     def file_system(self) -> FileSystem:
         return _FileSystem(self._store)
 
-    def _insistently(self, what: str, action: typing.Callable[[], typing.Any]) -> typing.Any:
+    def _insistently(self, what: str, action: typing.Callable[[], typing.Any], denial_is_final: bool = False) -> typing.Any:
         """Repeated while the store does not answer."""
-        deadline, pause = time.monotonic() + PATIENCE, _FIRST_PAUSE
+        began, pause = time.monotonic(), _FIRST_PAUSE
         while True:
             try:
                 return action()
             except OSError as error:
-                if isinstance(error, FileNotFoundError) or _is_one_of(_FINAL, error):
+                may_lack_keys = self._keys_may_be_away and not denial_is_final and _is_one_of(_DENIED, error)
+                is_final = _is_one_of(_FINAL, error) and not may_lack_keys or _NO_IDENTITY in str(error) and not _names_identity()
+                if isinstance(error, FileNotFoundError) or is_final:
                     raise OSError(f"{what}: {error}") from error
+                problem, patience = ("no access to", _KEYS_PATIENCE) if may_lack_keys else ("no answer from", PATIENCE)
                 if pause == _FIRST_PAUSE:
-                    log.warning("%s: no answer from the store, which is asked again for %d s: %s", what, PATIENCE, error)
-                if time.monotonic() + pause > deadline:
-                    raise OSError(f"{what}: no answer from the store within {PATIENCE:g} s: {error}") from error
+                    log.warning("%s: %s the store, which is asked again for %d s: %s", what, problem, patience, error)
+                if time.monotonic() + pause > began + patience:
+                    raise OSError(f"{what}: {problem} the store within {patience:g} s: {error}") from error
             time.sleep(pause)
             pause = min(_LONGEST_PAUSE, 2 * pause)
+
+
+def _names_identity() -> bool:
+    """Of Azure, in the environment. What gives it tokens may be away."""
+    return any(os.environ.get(name) for name in ("AZURE_CLIENT_SECRET", "AZURE_FEDERATED_TOKEN_FILE"))
 
 
 def _is_one_of(words: tuple[str, ...], error: OSError) -> bool:

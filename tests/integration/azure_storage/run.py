@@ -21,6 +21,12 @@ pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
 JOB = f"abfs://box@{ACCOUNT}.dfs.core.windows.net/jobs/one"
 
 
+def principal(authority):
+    """A service principal, and where it would get its tokens."""
+    return {"AZURE_TENANT_ID": "11111111-2222-3333-4444-555555555555", "AZURE_CLIENT_ID": "trainer", "AZURE_CLIENT_SECRET": "secret",
+            "AZURE_AUTHORITY_HOST": authority}
+
+
 def test_resumes_from_a_container(folder):
     with azure_server() as azure:
         path = slow_manifest(folder, replicas=2, sections={"checkpoint": {"uri": "abfs://elsewhere/x", "intervalSteps": 20, "keepLast": 2}}, epochs=LONGER)
@@ -90,6 +96,7 @@ def test_names_what_is_wrong(folder):
             (JOB, azure.variables(f"SharedAccessSignature={shared_access('rl')}"), f"of account {ACCOUNT}: access denied; check AZURE_STORAGE_KEY"),
             (JOB, azure.variables(endpoint=f"http://127.0.0.1:{deaf}/{ACCOUNT}"), "no answer from the object store"),
             (JOB, azure.variables("Nothing=here"), "no credentials; set AZURE_STORAGE_KEY"),
+            (JOB, {**azure.variables("Nothing=here"), **principal(f"https://127.0.0.1:{deaf}")}, "no token for the identity that AZURE_CLIENT_ID names"),
             ("abfs://box/x", NONE, "spec.checkpoint.uri: abfs://box/x names no account"),
             (JOB, {**NONE, "AZURE_STORAGE_KEY": "secret!"}, f"AZURE_STORAGE_KEY {place}: holds no account key"))
         for uri, variables, message in cases:

@@ -14,6 +14,7 @@
 #include "runtime/checkpoint/save_writer.h"
 #include "runtime/common/base/file.h"
 #include "runtime/storage/s3_uploads.h"
+#include "tests/integration/checkpoint/begin_upload.h"
 #include "tests/integration/checkpoint/request_recorder.h"
 #include "tests/integration/checkpoint/slow_link.h"
 #include "tests/support/fake_clock.h"
@@ -26,6 +27,7 @@ namespace lockstep::checkpoint {
 namespace {
 
 using namespace std::chrono_literals;
+using lockstep::testing::BeginUpload;
 using lockstep::testing::DeafPort;
 using lockstep::testing::FakeClock;
 using lockstep::testing::RequestRecorder;
@@ -46,6 +48,9 @@ void SetCredentials(const std::string& key, const std::string& secret, const std
                             "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_S3_ADDRESSING_STYLE", "AWS_CA_BUNDLE"}) {
     ::unsetenv(other);
   }
+  // Not the keys of whoever runs the test.
+  ::setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null", 1);
+  ::setenv("AWS_EC2_METADATA_DISABLED", "true", 1);
 }
 
 std::string Content(std::size_t bytes, unsigned int seed) {
@@ -317,18 +322,6 @@ storage::S3Settings Settings() {
   return *settings;
 }
 
-// As of a process that is killed before it completes it; `path` as a URL has it.
-void BeginUpload(const std::string& path) {
-  const storage::S3Settings settings = Settings();
-  const std::string command =
-      "curl -sS --fail --noproxy '*' --max-time 30 --output /dev/null --aws-sigv4 aws:amz:us-east-1:s3 "
-      "--user " +
-      settings.access_key + ":" + settings.secret_key +
-      " -H 'x-amz-content-sha256: UNSIGNED-PAYLOAD' -X POST 'http://" + settings.endpoint + "/" + path +
-      "?uploads='";
-  ASSERT_EQ(std::system(command.c_str()), 0) << command;
-}
-
 std::vector<std::string> PathsOfUploads(const std::string& beginning) {
   const auto uploads = storage::ListUploads(Settings(), beginning);
   EXPECT_TRUE(uploads.ok()) << uploads.error().ToString();
@@ -383,8 +376,6 @@ TEST_F(S3Test, SaysWhyUploadsAreNotAborted) {
   EXPECT_EQ(error().code, ErrorCode::kForbidden);
   EXPECT_THAT(error().message, HasSubstr("403 SignatureDoesNotMatch"));
   EXPECT_THAT(error().message, HasSubstr("s3:AbortMultipartUpload"));
-  settings.access_key = "";
-  EXPECT_EQ(error().code, ErrorCode::kUnsupported);
   const DeafPort nobody(/*held=*/false);
   settings = Settings();
   settings.endpoint = nobody.url().substr(7);

@@ -206,7 +206,8 @@ def test_names_what_is_wrong(folder):
     expect('unknown command "verfy": did you mean "verify"?' in Tool("verfy", uri, code=2).err, "no word of what was meant")
     expect("--step: must be 0 or more, not -1\n" in Tool("verify", uri, "--step", "-1", code=2).err, "no clear word on the step")
     refusal("ls", "s3://bucket/job", code=2, says="s3://bucket/job needs credentials; set AWS_ACCESS_KEY_ID",
-            environment=dict.fromkeys(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_WEB_IDENTITY_TOKEN_FILE"), ""))
+            environment={**dict.fromkeys(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_WEB_IDENTITY_TOKEN_FILE"), ""),
+                         "AWS_SHARED_CREDENTIALS_FILE": "/dev/null", "AWS_EC2_METADATA_DISABLED": "true"})
 
 
 def test_trusts_nothing_that_is_stored(folder):

@@ -2,9 +2,11 @@
 import base64
 import os
 import socket
+import sys
 
 import azure_server
 import google_server
+import pod_identity
 import pytest
 import s3_server
 import torch.distributed.checkpoint as dcp
@@ -69,6 +71,36 @@ def test_a_bucket_that_is_away_is_waited_for(program, monkeypatch, caplog):
     with pytest.raises(OSError, match="s3://bucket/run: no answer from the store within 3 s"):
         load("s3://bucket/run")
     assert "s3://bucket/run: no answer from the store, which is asked again for 3 s" in caplog.text
+
+
+@pytest.fixture
+def agent(bucket, monkeypatch, tmp_path):
+    """Gives the keys of the bucket, which the environment does not have."""
+    agent = pod_identity.Agent(s3_server.KEY, s3_server.SECRET, tmp_path)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    for name, value in {**agent.environment(), "AWS_EC2_METADATA_DISABLED": "true"}.items():
+        monkeypatch.setenv(name, value)
+    yield agent
+    agent.stop()
+
+
+def test_the_keys_of_a_pods_role_are_found_and_waited_for(program, bucket, agent, monkeypatch, caplog):
+    folder, uri = bucket
+    agent.failures = 20
+    monkeypatch.setattr(storage, "_FIRST_PAUSE", 0.01)
+    save(uri, 2.5, 10)
+    until_stored(folder, 10)
+    assert agent.failures == 0
+    assert "no access to the store, which is asked again for 120 s" in caplog.text
+    assert load(uri) == (10, 2.5, 2.5)
+
+
+def test_a_role_without_the_rights_is_named_in_time(program, bucket, agent, monkeypatch):
+    agent.failures = sys.maxsize  # so requests have no keys at all
+    monkeypatch.setattr(storage, "_KEYS_PATIENCE", 1.0)
+    with pytest.raises(OSError, match="s3://bucket/run: no access to the store within 1 s: .*ACCESS_DENIED"):
+        load("s3://bucket/run")
 
 
 def test_training_continues_when_the_bucket_answers_again(program, bucket, monkeypatch):
