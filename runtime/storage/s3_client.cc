@@ -118,9 +118,12 @@ class BoundedRetries final : public fs::S3RetryStrategy {
   const SteadyTime start_ = clock_.Steady();
 };
 
-fs::S3Options OptionsOf(const S3Settings& settings, const S3Patience& patience,
-                        const std::shared_ptr<S3Credentials>& credentials) {
+arrow::Result<fs::S3Options> OptionsOf(const S3Settings& settings, const S3Patience& patience,
+                                       const std::shared_ptr<S3Credentials>& credentials) {
   fs::S3Options options = credentials->options();
+  if (!settings.proxy.empty()) {
+    ARROW_ASSIGN_OR_RAISE(options.proxy_options, fs::S3ProxyOptions::FromUri(settings.proxy));
+  }
   options.scheme = settings.scheme;
   options.endpoint_override = settings.endpoint;
   options.region = settings.region;
@@ -148,7 +151,13 @@ Result<StoreClient> MakeS3Client(const S3Settings& settings, const S3Patience& p
   const auto to_error = [settings, credentials](const arrow::Status& status, const std::string& path) {
     return FromArrow(status, settings, *credentials, path);
   };
-  const auto filesystem = fs::S3FileSystem::Make(OptionsOf(settings, patience, credentials));
+  const auto options = OptionsOf(settings, patience, credentials);
+  if (!options.ok()) {
+    return Error{ErrorCode::kInvalidArgument, "the proxy of the environment, \"" + settings.proxy +
+                                                  "\", is no URL such as http://host:3128 (" +
+                                                  options.status().message() + ")"};
+  }
+  const auto filesystem = fs::S3FileSystem::Make(*options);
   if (!filesystem.ok()) return to_error(filesystem.status(), "");
   return StoreClient(*filesystem, to_error, Traces::kNone, Sending::kInBackground);
 }

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "runtime/common/base/file.h"
+#include "runtime/common/http/proxy.h"
 
 namespace lockstep::storage {
 namespace {
@@ -80,6 +81,9 @@ Result<S3Settings> S3SettingsFromEnvironment(const StoreUse& use, const std::str
   LOCKSTEP_TRY(SetAddressing(use, settings));
   LOCKSTEP_TRY(SetAuthority(use, settings));
   settings.region = use.VariableOr("AWS_REGION", use.VariableOr("AWS_DEFAULT_REGION", kDefaultRegion));
+  const std::string host = settings.endpoint.empty() ? AwsHost(settings.region) : settings.endpoint;
+  settings.proxy =
+      http::ProxyFor(settings.scheme + "://" + host, [](const char* name) { return EnvOr(name, ""); });
   return settings;
 }
 

@@ -22,6 +22,7 @@ struct S3Settings {
   std::string endpoint;  // host:port; empty: AWS
   Addressing addressing = Addressing::kVirtual;
   std::string ca_file;  // PEM file of trusted CAs; empty: the system's
+  std::string proxy;    // URL; empty: none
 };
 
 inline constexpr const char* kDefaultRegion = "us-east-1";

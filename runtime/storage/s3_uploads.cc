@@ -76,7 +76,7 @@ Result<Answer> Ask(const S3Settings& settings, const char* method, const std::st
   Answer answer;
   curl_easy_setopt(request.get(), CURLOPT_URL, url.c_str());
   curl_easy_setopt(request.get(), CURLOPT_PATH_AS_IS, 1L);
-  curl_easy_setopt(request.get(), CURLOPT_PROXY, "");  // as in Arrow, whatever the environment says
+  curl_easy_setopt(request.get(), CURLOPT_PROXY, settings.proxy.c_str());  // "": none, as in Arrow
   curl_easy_setopt(request.get(), CURLOPT_CUSTOMREQUEST, method);
   curl_easy_setopt(request.get(), CURLOPT_HTTPHEADER, headers.get());
   curl_easy_setopt(request.get(), CURLOPT_AWS_SIGV4, signature.c_str());

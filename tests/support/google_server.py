@@ -33,15 +33,16 @@ def google_server():
 
 
 class Rejecting(http.server.ThreadingHTTPServer):
-    """Rejects every request with `status`, and keeps who asked."""
+    """Rejects every request with `status`, and keeps who asked for what."""
 
     def __init__(self, status):
-        self.tokens = []
+        self.tokens, self.paths = [], []
         rejecting = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def reject(self):
                 rejecting.tokens.append(self.headers.get("Authorization", ""))
+                rejecting.paths.append(self.path)
                 self.send_response(status)
                 self.send_header("Content-Length", "2")
                 self.end_headers()

@@ -8,6 +8,8 @@ import datetime
 import json
 import os
 import typing
+import urllib.parse
+import urllib.request
 
 import pyarrow.fs  # type: ignore[import-untyped]
 
@@ -72,11 +74,23 @@ def _azure(settings: dict[str, typing.Any]) -> typing.Any:
 
 def _by_arrow(uri: str) -> tuple[typing.Any, str]:
     # Some servers do not understand a checksum that follows the content (runtime/checkpoint/remote_store.cc).
-    if os.environ.get("AWS_ENDPOINT_URL") or os.environ.get("AWS_ENDPOINT_URL_S3"):
+    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    if endpoint:
         os.environ.setdefault("AWS_REQUEST_CHECKSUM_CALCULATION", "when_required")
     region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")  # else the store is asked for it
+    if uri.startswith("s3://") and (proxy := _proxy_for(endpoint or "https://s3.amazonaws.com")):
+        place = urllib.parse.urlsplit(endpoint) if endpoint else None
+        return pyarrow.fs.S3FileSystem(region=region or "us-east-1", proxy_options=proxy, endpoint_override=place and place.netloc,
+                                       scheme=place.scheme if place else "https"), uri[len("s3://"):]
     try:
         file_system, path = pyarrow.fs.FileSystem.from_uri(f"{uri}?region={region}" if region and uri.startswith("s3://") else uri)
     except ValueError as error:
         raise LockstepError(f"{uri}: {error}; write s3://bucket/run, gs://bucket/run, abfs://container@account.dfs.core.windows.net/run or a folder") from None
     return file_system, path
+
+
+def _proxy_for(url: str) -> str | None:
+    """Of the environment. Arrow does not look for it."""
+    place = urllib.parse.urlsplit(url)
+    is_near = place.hostname == "localhost" or (place.hostname or "").startswith("127.") or urllib.request.proxy_bypass_environment(place.netloc)
+    return None if is_near else urllib.request.getproxies_environment().get(place.scheme)

@@ -331,7 +331,7 @@ std::vector<std::string> PathsOfUploads(const std::string& beginning) {
 }
 
 TEST_F(S3Test, ASaveAbortsUploadsThatWereBrokenOff) {
-  ::setenv("http_proxy", "http://127.0.0.1:1", 1);  // of others: the store is asked directly
+  ::setenv("http_proxy", "http://127.0.0.1:1", 1);  // not for the loopback
   const std::string place = Uri().substr(5);
   const std::string next = place + "/" + FolderOfStep(3) + "/" + ShardName(0, {"uid-1", 1, 1});
   for (const char* of_another : {"/notes", "-2/step-000000000001/x"}) BeginUpload(place + of_another);
@@ -459,6 +459,17 @@ TEST_F(S3Test, NamesAnEndpointWhereNobodyListens) {
   const Error error = ErrorOfListing(Uri());
   EXPECT_EQ(error.code, ErrorCode::kUnavailable);
   EXPECT_THAT(error.message, HasSubstr("AWS_ENDPOINT_URL"));
+}
+
+TEST_F(S3Test, AsksTheProxyOfTheEnvironment) {
+  RequestRecorder proxy;
+  SetCredentials(S3Server::kKey, S3Server::kSecret, "http://store.example:9000");
+  ::setenv("http_proxy", proxy.url().c_str(), 1);
+  const auto store = OpenObjectStore(Uri());
+  ::unsetenv("http_proxy");
+  ASSERT_TRUE(store.ok()) << store.error().ToString();
+  ASSERT_FALSE(proxy.UploadHeads().empty());
+  EXPECT_THAT(proxy.UploadHeads().front(), ::testing::StartsWith("put http://store.example:9000/bucket/"));
 }
 
 TEST_F(S3Test, NamesAnEndpointThatNeverAnswers) {

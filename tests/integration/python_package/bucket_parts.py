@@ -103,6 +103,17 @@ def test_a_role_without_the_rights_is_named_in_time(program, bucket, agent, monk
         load("s3://bucket/run")
 
 
+def test_a_bucket_behind_a_proxy_is_asked_through_it(program, monkeypatch):
+    proxy = google_server.Rejecting(403)
+    for name, value in {**s3_server.environment("http://store.example:9000"), "http_proxy": proxy.url(), "no_proxy": ""}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(OSError, match="s3://bucket/run: .*(ACCESS_DENIED|403)"):
+        load("s3://bucket/run")
+    assert proxy.paths[0].startswith("http://store.example:9000/bucket")
+    proxy.shutdown()
+    proxy.server_close()
+
+
 def test_training_continues_when_the_bucket_answers_again(program, bucket, monkeypatch):
     folder, uri = bucket
     write, faults = storage.Bucket._write, [OSError("AWS Error NETWORK_CONNECTION"), OSError("AWS Error SLOW_DOWN")]

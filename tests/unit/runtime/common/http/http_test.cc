@@ -19,7 +19,6 @@
 #include "runtime/common/base/pause.h"
 #include "runtime/common/http/address.h"
 #include "runtime/common/http/cpprest_transport.h"
-#include "runtime/common/http/proxy.h"
 #include "runtime/common/http/server.h"
 #include "tests/support/eventually.h"
 
@@ -503,20 +502,6 @@ TEST_F(HttpTest, TheFirstRequestIsSmall) {
 TEST(StartServer, NamesAnAddressThatDoesNotParse) {
   EXPECT_EQ(StartServer({.address = "here"}, {}).error().code, ErrorCode::kInvalidArgument);
   EXPECT_EQ(StartServer({.address = "here:80"}, {}).error().code, ErrorCode::kInvalidArgument);
-}
-
-TEST(ProxyFor, FollowsTheEnvironment) {
-  const auto environment = [](const char* name) -> std::string {
-    const std::string key = name;
-    if (key == "HTTPS_PROXY") return "http://proxy:3128";
-    if (key == "NO_PROXY") return "10.96.0.1, .svc";
-    return "";
-  };
-  EXPECT_EQ(ProxyFor("https://api.example:443/x", environment), "http://proxy:3128");
-  EXPECT_EQ(ProxyFor("http://api.example/x", environment), "");
-  EXPECT_EQ(ProxyFor("https://10.96.0.1:443", environment), "");
-  EXPECT_EQ(ProxyFor("https://lockstep-rendezvous.ns.svc:29400", environment), "");
-  EXPECT_EQ(ProxyFor("https://127.0.0.1:6443", environment), "");
 }
 
 }  // namespace
