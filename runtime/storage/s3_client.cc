@@ -43,10 +43,11 @@ Error FromArrow(const arrow::Status& status, const S3Settings& settings, S3Crede
                          "InvalidAccessKeyId", "SIGNATURE_DOES_NOT_MATCH", "INVALID_CLIENT_TOKEN_ID",
                          "EXPIRED_TOKEN", "ExpiredToken", "UserNotFound"})) {
     if (credentials.AreAway()) return away;
-    const std::string keys = credentials.are_given()
-                                 ? "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in " + variables
-                                 : "the identity from " + credentials.source();
-    return {ErrorCode::kForbidden, what + "access denied; check " + keys + ", and its rights (" + text + ")"};
+    const std::string suspect =
+        credentials.are_given()
+            ? "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in " + variables + ", and their rights"
+            : "the rights of the identity from " + credentials.source();
+    return {ErrorCode::kForbidden, what + "access denied; check " + suspect + " (" + text + ")"};
   }
   if (ContainsAny(text, {"HTTP status 404", "Path does not exist", "NO_SUCH_KEY", "RESOURCE_NOT_FOUND"})) {
     return {ErrorCode::kNotFound, what + "not found (" + text + ")"};

@@ -4,7 +4,8 @@
 step.py [--programs FOLDER] [--turns N] [--seconds S] [--only NAME…] [--against VARIANT…]    prints medians and ratios
 
 tiny, small, medium   steps per second and CPU seconds per step of 2 ranks over Gloo; samples per CPU second of 2 ranks
-                      against those of 1 with the same batch for each rank
+                      against those of 1 with the same batch for each rank. Two trainings with 1 rank run at the same time
+                      for that, so that their ranks share the caches and the memory as well
 sharded               a GPT of 14 million parameters with AdamW, divided over 2 ranks: strategy fsdp against fully_shard, and the peak memory of a rank
 start                 process start -> first finished step, 2 ranks
 
@@ -16,6 +17,7 @@ compile (torch.compile around eager). The same on a GPU: bench/gpu.
 """
 import argparse
 import collections
+import contextlib
 import os
 import pathlib
 import statistics
@@ -94,9 +96,13 @@ class Bench:
         return Python(folder, case, ranks, name)
 
     def turn(self, name, case, ranks):
-        with tempfile.TemporaryDirectory(prefix="step-") as folder, self.open(name, folder, case, ranks) as system:
-            measured = measure(system, self.options.seconds)
-            system.check_device()
+        with contextlib.ExitStack() as at_once:
+            systems = [at_once.enter_context(self.open(name, at_once.enter_context(tempfile.TemporaryDirectory(prefix="step-")), case, ranks))
+                       for _ in range(case.ranks[0] // ranks)]
+            for system in systems[1:]:
+                wait(system, "the first step", lambda system=system: system.steps() or None, poll=0.1)
+            measured = measure(systems[0], self.options.seconds)
+            systems[0].check_device()
             return measured
 
     def compare(self, case_name, case):

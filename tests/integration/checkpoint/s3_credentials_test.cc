@@ -152,7 +152,8 @@ TEST_F(S3CredentialsTest, NamesTheSourceOfKeysThatAreDenied) {
   const auto store = OpenObjectStore(kUri);
   ASSERT_FALSE(store.ok());
   EXPECT_EQ(store.error().code, ErrorCode::kForbidden);
-  EXPECT_THAT(store.error().message, HasSubstr("the identity from AWS_CONTAINER_CREDENTIALS_FULL_URI"));
+  EXPECT_THAT(store.error().message,
+              HasSubstr("check the rights of the identity from AWS_CONTAINER_CREDENTIALS_FULL_URI"));
 }
 
 TEST_F(S3CredentialsTest, UsesAProfile) {
