@@ -27,8 +27,8 @@ Error FromArrow(const arrow::Status& status, const S3Settings& settings, S3Crede
     return {ErrorCode::kNotFound, settings.use.field + ": bucket \"" + path.substr(0, path.find('/')) +
                                       "\" does not exist; create it, or correct the name"};
   }
-  const Error away{ErrorCode::kUnavailable, what + "no valid credentials at this time from " +
-                                                credentials.source() + " (" + text + ")"};
+  Error away{ErrorCode::kUnavailable,
+             what + "no valid credentials at this time from " + credentials.source() + " (" + text + ")"};
   // A HEAD has no body with an error code: only the status is known then.
   const std::string_view bodyless_400 = "(HTTP status 400) during HeadObject";
   if (!credentials.are_given() && ContainsAny(text, {"EXPIRED_TOKEN", "ExpiredToken", bodyless_400}))
