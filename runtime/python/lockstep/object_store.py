@@ -92,5 +92,6 @@ def _by_arrow(uri: str) -> tuple[typing.Any, str]:
 def _proxy_for(url: str) -> str | None:
     """Of the environment. Arrow does not look for it."""
     place = urllib.parse.urlsplit(url)
-    is_near = place.hostname == "localhost" or (place.hostname or "").startswith("127.") or urllib.request.proxy_bypass_environment(place.netloc)
+    host = place.hostname or ""
+    is_near = host in ("localhost", "::1") or host.startswith("127.") or urllib.request.proxy_bypass_environment(place.netloc)
     return None if is_near else urllib.request.getproxies_environment().get(place.scheme)
