@@ -35,7 +35,7 @@ Error FromArrow(const arrow::Status& status, const AzureSettings& settings, cons
     return {ErrorCode::kForbidden, what + "access denied; check AZURE_STORAGE_KEY, or what else gives " +
                                        "access, in " + variables + ", and its rights (" + text + ")"};
   }
-  // What gives tokens to the identity may be away.
+  // The service that issues the tokens may be away.
   if (ContainsAny(text, {"AuthenticationException"}) && NamesIdentity()) {
     return {ErrorCode::kUnavailable, what +
                                          "no token for the identity that AZURE_CLIENT_ID names; check it, " +

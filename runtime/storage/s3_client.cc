@@ -154,9 +154,9 @@ Result<StoreClient> MakeS3Client(const S3Settings& settings, const S3Patience& p
   };
   const auto options = OptionsOf(settings, patience, credentials);
   if (!options.ok()) {
-    return Error{ErrorCode::kInvalidArgument, "the proxy of the environment, \"" + settings.proxy +
-                                                  "\", is no URL such as http://host:3128 (" +
-                                                  options.status().message() + ")"};
+    return Error{ErrorCode::kInvalidArgument,
+                 settings.use.field + ": s3://" + settings.place +
+                     ": http_proxy or https_proxy in the environment: " + options.status().message()};
   }
   const auto filesystem = fs::S3FileSystem::Make(*options);
   if (!filesystem.ok()) return to_error(filesystem.status(), "");

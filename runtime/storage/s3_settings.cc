@@ -67,6 +67,19 @@ Result<void> SetAuthority(const StoreUse& use, S3Settings& settings) {
                    "; name a PEM file that is in the container"};
 }
 
+Result<void> SetProxy(S3Settings& settings) {
+  const std::string host = settings.endpoint.empty() ? AwsHost(settings.region) : settings.endpoint;
+  settings.proxy =
+      http::ProxyFor(settings.scheme + "://" + host, [](const char* name) { return EnvOr(name, ""); });
+  const std::size_t scheme_end = settings.proxy.find("://");
+  const bool is_url =
+      scheme_end != std::string::npos && scheme_end > 0 && settings.proxy.size() > scheme_end + 3;
+  if (settings.proxy.empty() || is_url) return {};
+  return Error{ErrorCode::kInvalidArgument, settings.use.field + ": s3://" + settings.place + ": " +
+                                                settings.scheme + "_proxy in the environment is \"" +
+                                                settings.proxy + "\"; write it as http://host:port"};
+}
+
 }  // namespace
 
 std::string AwsHost(const std::string& region) {
@@ -81,9 +94,7 @@ Result<S3Settings> S3SettingsFromEnvironment(const StoreUse& use, const std::str
   LOCKSTEP_TRY(SetAddressing(use, settings));
   LOCKSTEP_TRY(SetAuthority(use, settings));
   settings.region = use.VariableOr("AWS_REGION", use.VariableOr("AWS_DEFAULT_REGION", kDefaultRegion));
-  const std::string host = settings.endpoint.empty() ? AwsHost(settings.region) : settings.endpoint;
-  settings.proxy =
-      http::ProxyFor(settings.scheme + "://" + host, [](const char* name) { return EnvOr(name, ""); });
+  LOCKSTEP_TRY(SetProxy(settings));
   return settings;
 }
 

@@ -1,4 +1,4 @@
-"""What EKS Pod Identity runs on each node: it gives keys to pods that show their token."""
+"""A stand-in for the agent of EKS Pod Identity, which runs on each node and provides keys to pods that present their token."""
 import http.server
 import json
 import pathlib

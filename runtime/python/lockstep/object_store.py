@@ -79,9 +79,9 @@ def _by_arrow(uri: str) -> tuple[typing.Any, str]:
         os.environ.setdefault("AWS_REQUEST_CHECKSUM_CALCULATION", "when_required")
     region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")  # else the store is asked for it
     if uri.startswith("s3://") and (proxy := _proxy_for(endpoint or "https://s3.amazonaws.com")):
-        place = urllib.parse.urlsplit(endpoint) if endpoint else None
-        return pyarrow.fs.S3FileSystem(region=region or "us-east-1", proxy_options=proxy, endpoint_override=place and place.netloc,
-                                       scheme=place.scheme if place else "https"), uri[len("s3://"):]
+        server = urllib.parse.urlsplit(endpoint or "")  # from_uri reads the variable, but takes no proxy
+        store = pyarrow.fs.S3FileSystem(region=region or "us-east-1", proxy_options=proxy, endpoint_override=server.netloc or None, scheme=server.scheme or "https")
+        return store, uri[len("s3://"):]
     try:
         file_system, path = pyarrow.fs.FileSystem.from_uri(f"{uri}?region={region}" if region and uri.startswith("s3://") else uri)
     except ValueError as error:
@@ -90,7 +90,7 @@ def _by_arrow(uri: str) -> tuple[typing.Any, str]:
 
 
 def _proxy_for(url: str) -> str | None:
-    """Of the environment. Arrow does not look for it."""
+    """The proxy that the environment names for this URL. Arrow does not read these variables."""
     place = urllib.parse.urlsplit(url)
     host = place.hostname or ""
     is_near = host in ("localhost", "::1") or host.startswith("127.") or urllib.request.proxy_bypass_environment(place.netloc)

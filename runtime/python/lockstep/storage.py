@@ -24,8 +24,8 @@ PATIENCE = 1800.0
 """Seconds for which a store that does not answer is asked again; as failurePolicy.storePatienceSeconds by default."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 15.0
 _KEYS_PATIENCE = 120.0
-"""Seconds for which a store is asked again that denies access, where a service gives the keys, as to a role of the pod: while that is away, requests
-have none. Shorter, since Arrow does not say whether it has keys, and somebody waits to be told of rights that are missing."""
+"""Seconds for which a store that denies access is asked again if a service provides the keys. While the service is away, requests have no keys.
+This is shorter than PATIENCE because Arrow does not report whether it has keys, and missing rights must be reported soon."""
 _PIECE_BYTES = 64 << 20
 _STEP = "step-"
 # Arrow reports each failure as OSError, so the text is all there is (runtime/storage/s3_client.cc, gcs_client.cc, azure_client.cc).
@@ -255,7 +255,7 @@ class Bucket(Storage):
 
 
 def _names_identity() -> bool:
-    """Of Azure, in the environment. What gives it tokens may be away."""
+    """Whether the environment names an identity of Azure, whose tokens come from a service that may be away."""
     return any(os.environ.get(name) for name in ("AZURE_CLIENT_SECRET", "AZURE_FEDERATED_TOKEN_FILE"))
 
 

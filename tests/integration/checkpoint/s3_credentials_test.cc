@@ -13,20 +13,18 @@
 #include "runtime/checkpoint/open_store.h"
 #include "runtime/common/http/server.h"
 #include "runtime/storage/s3_settings.h"
-#include "tests/integration/checkpoint/begin_upload.h"
-#include "tests/support/s3_server.h"
+#include "tests/integration/checkpoint/s3_fixture.h"
 
 namespace lockstep::checkpoint {
 namespace {
 
-using lockstep::testing::BeginUpload;
 using lockstep::testing::S3Server;
 using ::testing::HasSubstr;
 
-constexpr const char* kUri = "s3://bucket/job";
 constexpr const char* kTokenOfPod = "the token of the pod";
 
-// What EKS Pod Identity runs on each node. It gives keys to pods that show their token.
+// A stand-in for the agent of EKS Pod Identity, which runs on each node and provides keys to pods that present
+// their token.
 class PodIdentityAgent {
  public:
   PodIdentityAgent() {
@@ -67,22 +65,13 @@ class PodIdentityAgent {
   std::unique_ptr<http::HttpServer> server_;
 };
 
-class S3CredentialsTest : public ::testing::Test {
+class S3CredentialsTest : public S3Test {
  protected:
   void SetUp() override {
-    if (S3Server::Program().empty()) GTEST_SKIP() << "no versitygw here: tests/cluster/install.sh builds it";
-    server_ = std::make_unique<S3Server>();
-    server_->MakeBucket("bucket");
-    for (const char* name :
-         {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_WEB_IDENTITY_TOKEN_FILE",
-          "AWS_PROFILE", "AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
-          "AWS_ENDPOINT_URL_S3", "AWS_S3_ADDRESSING_STYLE", "AWS_REGION", "AWS_CA_BUNDLE"})
-      ::unsetenv(name);
+    S3Test::SetUp();
+    if (IsSkipped()) return;
+    ForgetCredentials();
     ::setenv("AWS_ENDPOINT_URL", server_->url().c_str(), 1);
-    // Not those of whoever runs the test.
-    ::setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null", 1);
-    ::setenv("AWS_CONFIG_FILE", "/dev/null", 1);
-    ::setenv("AWS_EC2_METADATA_DISABLED", "true", 1);
     folder_ = ::testing::TempDir() + "s3-credentials-" + std::to_string(::getpid());
     std::filesystem::create_directories(folder_);
   }
@@ -90,25 +79,24 @@ class S3CredentialsTest : public ::testing::Test {
     if (!folder_.empty()) std::filesystem::remove_all(folder_);
   }
 
-  // As EKS does with a pod.
+  // Sets the variables that EKS sets in a pod.
   void UsePodIdentity(const PodIdentityAgent& agent) {
     std::ofstream(folder_ + "/token") << kTokenOfPod;
     ::setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", agent.url().c_str(), 1);
     ::setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", (folder_ + "/token").c_str(), 1);
   }
 
-  std::unique_ptr<S3Server> server_;
   std::string folder_;
 };
 
 TEST_F(S3CredentialsTest, UsesPodIdentity) {
   const PodIdentityAgent agent;
   UsePodIdentity(agent);
-  const auto store = OpenObjectStore(kUri);
+  const auto store = OpenObjectStore(Uri());
   ASSERT_TRUE(store.ok()) << store.error().ToString();
   ASSERT_TRUE((*store)->Put("step-1/x", "content").ok());
   EXPECT_EQ(*(*store)->Get("step-1/x"), "content");
-  BeginUpload("bucket/job/step-1/y");
+  BeginUpload(Uri().substr(5) + "/step-1/y");
   const auto aborted = (*store)->AbortUploads([](const std::string&) { return true; });
   ASSERT_TRUE(aborted.ok()) << aborted.error().ToString();
   EXPECT_EQ(*aborted, 1);
@@ -118,7 +106,7 @@ TEST_F(S3CredentialsTest, WaitsForTheSourceOfKeys) {
   PodIdentityAgent agent;
   UsePodIdentity(agent);
   agent.Stop();
-  const auto store = OpenObjectStore(kUri);
+  const auto store = OpenObjectStore(Uri());
   ASSERT_TRUE(store.ok()) << store.error().ToString();
   const Error put = (*store)->Put("step-1/x", "content").error();
   EXPECT_EQ(put.code, ErrorCode::kUnavailable);
@@ -137,7 +125,7 @@ TEST_F(S3CredentialsTest, NoOutageOfTheSourceIsTakenForADenial) {
   UsePodIdentity(agent);
   for (int failures = 0; failures < 20; ++failures) {
     agent.Fail(failures);
-    const auto store = OpenForCommand(kUri);
+    const auto store = OpenForCommand(Uri());
     ASSERT_TRUE(store.ok()) << store.error().ToString();
     const auto put = (*store)->Put("step-1/x", "content");
     EXPECT_TRUE(put.ok() || put.error().code == ErrorCode::kUnavailable)
@@ -149,11 +137,31 @@ TEST_F(S3CredentialsTest, NamesTheSourceOfKeysThatAreDenied) {
   PodIdentityAgent agent;
   UsePodIdentity(agent);
   agent.GiveKey("nobody");
-  const auto store = OpenObjectStore(kUri);
+  const auto store = OpenObjectStore(Uri());
   ASSERT_FALSE(store.ok());
   EXPECT_EQ(store.error().code, ErrorCode::kForbidden);
   EXPECT_THAT(store.error().message,
               HasSubstr("check the rights of the identity from AWS_CONTAINER_CREDENTIALS_FULL_URI"));
+}
+
+// The SDK keeps keys that it cannot renew, until the store rejects them. A HEAD is answered without a body.
+TEST_F(S3CredentialsTest, ExpiredKeysAreAnOutageOfTheirSource) {
+  const auto server = http::StartServer({}, [](const http::ServerRequest&, const http::Responder& respond) {
+    respond({.status = 400, .body = "<Error><Code>ExpiredToken</Code><Message>expired</Message></Error>"});
+  });
+  ASSERT_TRUE(server.ok());
+  const std::string url = "http://127.0.0.1:" + std::to_string((*server)->port());
+  const PodIdentityAgent agent;
+  UsePodIdentity(agent);
+  ::setenv("AWS_ENDPOINT_URL", url.c_str(), 1);
+  const auto store = OpenForCommand(Uri());
+  ASSERT_TRUE(store.ok()) << store.error().ToString();
+  EXPECT_EQ((*store)->Put("step-1/x", "content").error().code, ErrorCode::kUnavailable);
+  EXPECT_EQ((*store)->Get("step-1/x").error().code, ErrorCode::kUnavailable);
+  SetCredentials(S3Server::kKey, S3Server::kSecret, url);  // nobody renews these
+  const auto store_of_keys = OpenForCommand(Uri());
+  ASSERT_TRUE(store_of_keys.ok()) << store_of_keys.error().ToString();
+  EXPECT_EQ((*store_of_keys)->Put("step-1/x", "content").error().code, ErrorCode::kForbidden);
 }
 
 TEST_F(S3CredentialsTest, UsesAProfile) {
@@ -163,18 +171,17 @@ TEST_F(S3CredentialsTest, UsesAProfile) {
       << "\n";
   ::setenv("AWS_SHARED_CREDENTIALS_FILE", (folder_ + "/credentials").c_str(), 1);
   ::setenv("AWS_PROFILE", "team", 1);
-  const auto store = OpenObjectStore(kUri);
+  const auto store = OpenObjectStore(Uri());
   ASSERT_TRUE(store.ok()) << store.error().ToString();
   EXPECT_TRUE((*store)->Put("step-1/x", "content").ok());
 }
 
 TEST_F(S3CredentialsTest, SaysThatThereAreNone) {
-  const auto store = OpenObjectStore(kUri);
+  const auto store = OpenObjectStore(Uri());
   ASSERT_FALSE(store.ok());
   EXPECT_EQ(store.error().code, ErrorCode::kInvalidArgument);
-  EXPECT_THAT(store.error().message,
-              HasSubstr("spec.checkpoint.secretRef: s3://bucket/job needs credentials; "
-                        "name a Secret with AWS_ACCESS_KEY_ID"));
+  EXPECT_THAT(store.error().message, HasSubstr("spec.checkpoint.secretRef: " + Uri() +
+                                               " needs credentials; name a Secret with AWS_ACCESS_KEY_ID"));
 }
 
 TEST_F(S3CredentialsTest, DataDoesNotBorrowTheKeysOfCheckpoints) {

@@ -231,24 +231,51 @@ def test_a_wrong_key_for_azure_is_named_at_once(program, azure, monkeypatch):
         load(uri)
 
 
+class Hiding:
+    """A store that denies access to the bucket itself."""
+
+    def __init__(self, store, denial):
+        self._store, self._denial = store, denial
+
+    def get_file_info(self, what):
+        if isinstance(what, str) and "/" not in what:
+            raise OSError(self._denial)
+        return self._store.get_file_info(what)
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
+
+
+def hide_bucket(monkeypatch, denial):
+    connect = object_store.connect
+    monkeypatch.setattr(object_store, "connect", lambda uri: (Hiding(connect(uri)[0], denial), connect(uri)[1]))
+
+
 def test_rights_to_objects_are_enough(program, google, monkeypatch):
     """The empty bucket itself may be hidden."""
     uri, _ = google
-    connect = object_store.connect
-
-    class Hiding:
-        def __init__(self, store):
-            self._store = store
-
-        def get_file_info(self, what):
-            if isinstance(what, str) and "/" not in what:
-                raise OSError("google::cloud::Status(PERMISSION_DENIED: storage.buckets.get")
-            return self._store.get_file_info(what)
-
-        def __getattr__(self, name):
-            return getattr(self._store, name)
-    monkeypatch.setattr(object_store, "connect", lambda uri: (Hiding(connect(uri)[0]), connect(uri)[1]))
+    hide_bucket(monkeypatch, "google::cloud::Status(PERMISSION_DENIED: storage.buckets.get")
     assert checkpoint.Reader(uri, no_dist=True).step is None
+
+
+def test_rights_of_a_role_to_objects_are_enough(program, bucket, agent, monkeypatch, caplog):
+    """Nobody waits for more."""
+    _, uri = bucket
+    hide_bucket(monkeypatch, "AWS Error ACCESS_DENIED during HeadBucket operation")
+    assert checkpoint.Reader(uri, no_dist=True).step is None
+    assert "asked again" not in caplog.text
+
+
+@pytest.mark.parametrize("secret, says", [("", "abfs://box/run: AuthenticationException"), ("secret", "no answer from the store within 1 s: AuthenticationException")])
+def test_a_service_of_azure_that_issues_tokens_is_waited_for(program, monkeypatch, secret, says):
+    def unauthenticated(uri):
+        raise OSError("AuthenticationException: no token")
+    monkeypatch.setattr(object_store, "connect", unauthenticated)
+    monkeypatch.setattr(storage, "PATIENCE", 1.0)
+    monkeypatch.setenv("AZURE_CLIENT_SECRET", secret)
+    monkeypatch.delenv("AZURE_FEDERATED_TOKEN_FILE", raising=False)
+    with pytest.raises(OSError, match=says):
+        load("abfs://box/run")
 
 
 def test_googles_service_account_signs_for_us(program, monkeypatch):
