@@ -85,12 +85,18 @@ def _check(trainer: transformers.Trainer) -> None:
 
 class _Loader(ShareLoader):
     epoch = 0
+    missed_step: int | None = None
+    """Its update has arrived, but not what the Trainers of the others do after it."""
 
     def set_epoch(self, epoch: int) -> None:
         self.epoch = epoch
 
     def __iter__(self) -> typing.Iterator[Batch]:
-        return self.of_epoch(self.epoch)
+        step = self.missed_step
+        if step is not None and step // len(self) == self.epoch:
+            self.missed_step = None
+            yield Batch(data=[], ids=[], weight=0.0, global_size=0, step=step, epoch=self.epoch)
+        yield from self.of_epoch(self.epoch)
 
 
 class _ElasticTrainer(transformers.Trainer):
@@ -125,9 +131,14 @@ class _ElasticTrainer(transformers.Trainer):
         while isinstance(optimizer, accelerate.optimizer.AcceleratedOptimizer):
             optimizer = optimizer.optimizer
         ddp = self.accelerator.ddp_handler.to_kwargs() if self.accelerator.ddp_handler is not None else {}
-        self.job = join(model, optimizer, scheduler, self._progress, step=self.state.global_step, ddp=ddp)
+        before = self.state.global_step
+        self.job = join(model, optimizer, scheduler, self._progress, step=before, ddp=ddp)
         self._progress.is_complete = True
         self._loader.begin(self.job, self.state.max_steps)
+        if self._progress.is_before_evaluation:
+            self._loader.missed_step = self.state.global_step
+        if self.job.finished_steps > before:
+            self.args.eval_on_start = False  # the others have done so
         self._take_rank(self.job)
 
     def _take_rank(self, job: Job) -> None:
@@ -160,7 +171,8 @@ class _ElasticTrainer(transformers.Trainer):
     def training_step(self, model: torch.nn.Module, inputs: typing.Any, num_items_in_batch: typing.Any = None) -> torch.Tensor:
         assert self.job is not None
         batch: Batch = inputs
-        while True:
+        self._progress.step_begins()
+        while self.job.finished_steps == inputs.step:
             with contextlib.ExitStack() as stack:
                 step = stack.enter_context(self.job.step())
                 self._progress.loss = self._run_micro_batches(self.job, step, batch)
@@ -168,10 +180,9 @@ class _ElasticTrainer(transformers.Trainer):
                 return self._mean_loss()
             again = self._loader.read()
             self._take_rank(self.job)
-            if again is None or again.step != batch.step:
-                self._under_way = self._without_update()
-                return self._mean_loss()
-            batch = again
+            batch = again or batch
+        self._under_way = self._without_update()
+        return self._mean_loss()
 
     def _mean_loss(self) -> torch.Tensor:
         """Over the global batch, so all ranks log the same."""
@@ -197,11 +208,13 @@ class _ElasticTrainer(transformers.Trainer):
         backward(loss, **kwargs)
 
     def _without_update(self) -> contextlib.ExitStack:
-        """For a step that another rank has finished, whose state this one has received: the Trainer counts it, and logs and saves what is due."""
+        """For a step that another rank has finished, whose state this one has received: the Trainer counts it, and logs, evaluates and saves what is due."""
         assert self.optimizer is not None
-        self._schedule = Schedule(self.optimizer, [self.lr_scheduler])
+        schedule = Schedule(self.optimizer, [self.lr_scheduler])
+        if not self._progress.is_before_evaluation:
+            self._schedule = schedule  # else what the evaluation changes, by ReduceLROnPlateau, is yet to come
         stack = contextlib.ExitStack()
-        stack.callback(self._schedule.restore)
+        stack.callback(schedule.restore)
         stack.enter_context(does_nothing(self.optimizer, "step"))
         return stack
 
@@ -235,7 +248,8 @@ class _ElasticTrainer(transformers.Trainer):
             self.control = self.callback_handler.on_prediction_step(self.args, self.state, self.control)
             return {"has no labels": 1.0} if loss is None else {"loss": loss}
 
-        found = job.evaluate(dataloader.dataset, self.args.eval_batch_size, measure, collate_fn=dataloader.collate_fn, **arguments_of(dataloader))
+        with self._progress.evaluating():
+            found = job.evaluate(dataloader.dataset, self.args.eval_batch_size, measure, collate_fn=dataloader.collate_fn, **arguments_of(dataloader))
         self._take_rank(job)
         metrics = {f"{metric_key_prefix}_loss": found["loss"]} if "loss" in found else {}
         return EvalLoopOutput(predictions=None, label_ids=None, metrics=metrics, num_samples=len(dataloader.dataset))  # type: ignore[arg-type]
@@ -286,28 +300,53 @@ class _Flow(transformers.TrainerCallback):
 
 
 class _Progress:
-    """What a rank that starts must know of the Trainers of the others, in addition to model, optimizer and scheduler."""
+    """What a rank that starts must know of the Trainers of the others, in addition to model, optimizer and scheduler.
+
+    A round may begin while the others evaluate. Then a rank that starts learns what they knew before the newest step, and its Trainer does all that follows
+    the step, as theirs do: it waits for the result, logs it, and lets the scheduler and the callbacks know of it.
+    """
 
     def __init__(self, trainer: _ElasticTrainer) -> None:
         self._trainer = trainer
         self.is_complete = False
+        self.is_before_evaluation = False  # what this rank has received
         self.loss = 0.0  # of the newest step
+        self._before_step: dict[str, typing.Any] | None = None
+        self._evaluates = False
+
+    def step_begins(self) -> None:
+        self._before_step = self._of_trainer()
+
+    @contextlib.contextmanager
+    def evaluating(self) -> typing.Iterator[None]:
+        self._evaluates = True
+        try:
+            yield
+        finally:
+            self._evaluates = False
+
+    def _of_trainer(self) -> dict[str, typing.Any]:
+        trainer = self._trainer
+        state = {name: value for name, value in vars(trainer.state).items() if name not in _NOT_SHARED}
+        return {"state": {**state, "log_history": list(trainer.state.log_history)},
+                "logged": (trainer._tr_loss.clone(), trainer._total_loss_scalar, trainer._globalstep_last_logged),
+                "callbacks": [(type(each).__name__, each.state()["attributes"]) for each in self._exportable()]}
 
     def _exportable(self) -> list[ExportableState]:
         callbacks = self._trainer._flow.callbacks or self._trainer.callback_handler.callbacks
         return [each for each in callbacks if isinstance(each, ExportableState)]
 
     def state_dict(self) -> dict[str, typing.Any]:
-        trainer = self._trainer
-        return {"order": trainer._loader.order, "loss": self.loss,
-                "state": {name: value for name, value in vars(trainer.state).items() if name not in _NOT_SHARED},
-                "logged": (float(trainer._tr_loss), trainer._total_loss_scalar, trainer._globalstep_last_logged),
-                "callbacks": [(type(each).__name__, each.state()["attributes"]) for each in self._exportable()]}
+        before = self._before_step if self._evaluates else None
+        known = before or self._of_trainer()
+        loss, *logged = known["logged"]
+        return {**known, "logged": (float(loss), *logged), "loss": self.loss, "order": self._trainer._loader.order,
+                "is_before_evaluation": before is not None}
 
     def load_state_dict(self, state: dict[str, typing.Any]) -> None:
         trainer = self._trainer
         trainer._loader.expect_same(state["order"])
-        self.loss = state["loss"]
+        self.loss, self.is_before_evaluation = state["loss"], state["is_before_evaluation"]
         if self.is_complete:
             return  # this rank is one step behind, and its Trainer does all that follows the step
         vars(trainer.state).update(state["state"])

@@ -43,16 +43,33 @@ def test_survivors_keep_process_and_state(folder, script):
             first = min(r["step"] for r in ledger.read(run.ledger) if r["event"] == "commit" and r["round"] > number)
             expect(first == reached // SAVE_EVERY * SAVE_EVERY, f"after step {reached} they continued with step {first}")
         expect_exactly_once(run, SAMPLES, BATCH, EPOCHS)
+    wanted = expect_same_as_one_process(folder, HERE / script, EPOCHS)
+    if "evaluated" in wanted:
+        expect_shared_evaluations([final(folder, rank)["evaluated"] for rank in range(RANKS)], wanted["evaluated"])
+
+
+def test_a_rank_that_joins_while_the_others_evaluate_does_what_they_do(folder):
+    """They evaluate after each step, so all ranks join in an evaluation. It changes the learning rate."""
+    epochs, evaluate_every = 2, 1
+    with ScriptRun(folder, HERE / "with_trainer.py", epochs, evaluate_every, environment=ENVIRONMENT) as run:
+        with slowly(folder):
+            number = until_steps(run)
+            os.kill(run.programs()[0], signal.SIGKILL)
+            until_steps(run, after=number)
+        expect_exactly_once(run, SAMPLES, BATCH, epochs)
+    expect_same_as_one_process(folder, HERE / "with_trainer.py", epochs, evaluate_every)
+
+
+def expect_same_as_one_process(folder, script, *arguments):
     with tempfile.TemporaryDirectory(prefix="lockstep-alone-") as quiet:
-        wanted = alone(quiet, HERE / script, EPOCHS, environment=ENVIRONMENT)
+        wanted = alone(quiet, script, *arguments, environment=ENVIRONMENT)
     for rank in range(RANKS):
         found = final(folder, rank)
         for name in wanted.keys() - {"pid", "world", "weights", "evaluated"}:
             expect(found[name] == wanted[name], f"rank {rank}: {name} is {found[name]}, of one process {wanted[name]}")
         apart = max(abs(a - b) for a, b in zip(found["weights"], wanted["weights"]))
         expect(apart < 1e-3, f"rank {rank}: weights differ by {apart} from those of one process")
-    if "evaluated" in wanted:
-        expect_shared_evaluations([final(folder, rank)["evaluated"] for rank in range(RANKS)], wanted["evaluated"])
+    return wanted
 
 
 def expect_shared_evaluations(found, of_one):
