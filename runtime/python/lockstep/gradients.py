@@ -37,6 +37,7 @@ class GradientAveraging:
         self._undo = Undo([model, *state]) if has_several else None
         self._round: Round | None = None
         self._totals: torch.futures.Future[torch.Tensor] | None = None  # what is summed together with the gradients
+        self._rates = 0.0  # with which this rank takes the step
 
     def enter_round(self, round_: Round) -> None:
         """The same object in each round, so the script may keep a reference to it."""
@@ -90,10 +91,12 @@ class GradientAveraging:
             self._undo.forget()
         batch = step.batch
         final = Final(1, len(batch.ids) if batch else 0, batch.global_size if batch else 0, step.loss)
+        rates = self._rates * self._job.world
         if self._totals is not None:
             with contextlib.suppress(RuntimeError):  # then the round has failed; if the others have left it, this rank has the newest state
-                leaves, saves, final.loss = self._totals.wait().tolist()
+                leaves, saves, final.loss, rates = self._totals.wait().tolist()
                 final.leaves, final.saves = leaves > 0, saves > 0
+        self._job.registration.expect_same_rates(self._rates, rates / self._job.world)
         return final
 
     def take_back(self) -> bool:
@@ -114,6 +117,7 @@ class GradientAveraging:
         step.reaches("backward")
         if bucket.is_last():
             leaves, saves = self._job.requests()
-            totals = torch.tensor([float(leaves), float(saves), step.loss * weight], dtype=torch.float64, device=round_.device)
+            self._rates = self._job.registration.rates()
+            totals = torch.tensor([float(leaves), float(saves), step.loss * weight, self._rates], dtype=torch.float64, device=round_.device)
             self._totals = round_.all_reduce(totals)
         return summed

@@ -1,6 +1,7 @@
 """Whether all that a script trains was passed to `join`. What was not would differ between ranks as soon as one of them is replaced."""
 from __future__ import annotations
 
+import math
 import typing
 import weakref
 
@@ -11,6 +12,8 @@ from lockstep.errors import LockstepError
 
 if typing.TYPE_CHECKING:
     from lockstep.state import Stateful
+
+_RATE_TOLERANCE = 1e-6  # of equal numbers, whose mean is rounded
 
 
 def check_parameters(model: torch.nn.Module, state: typing.Sequence[Stateful]) -> None:
@@ -41,6 +44,18 @@ class Registration:
             raise LockstepError(f"{type(optimizer).__name__} was not passed to join, so what it updates would differ between ranks: "
                                 "lockstep.join(model, optimizer). An optimizer of this rank alone makes its updates outside of `with job.step():`")
         self._known.add(optimizer)
+
+    def rates(self) -> float:
+        """The learning rates of all parameter groups, added up. Without those on a device, for which the host would wait."""
+        groups = (group for each in self._state if isinstance(each, torch.optim.Optimizer) for group in each.param_groups)
+        return sum((float(group["lr"]) for group in groups if isinstance(group.get("lr"), (int, float))), 0.0)
+
+    @staticmethod
+    def expect_same_rates(own: float, mean: float) -> None:
+        """`rates` of a step that all ranks take together. LockstepError: they train with different ones, so their models differ from now on."""
+        if not math.isclose(own, mean, rel_tol=_RATE_TOLERANCE):
+            raise LockstepError(f"the learning rate differs between the ranks: it is {own:g} on this one and {mean:g} in their mean. What changes it must be "
+                                "passed to join, lockstep.join(model, optimizer, scheduler), and must change it after the same steps on all ranks")
 
 
 def _holds(each: Stateful, optimizer: torch.optim.Optimizer) -> bool:

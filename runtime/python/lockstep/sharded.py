@@ -37,7 +37,8 @@ class ShardedAveraging:
         self._job, self._root, self._pod = job, model, this_pod()
         self._round: Round | None = None
         self._has_gradients = False
-        self._totals: list[float] | None = None  # requests to leave and to save, and the loss, of all ranks
+        self._totals: list[float] | None = None  # requests to leave and to save, the loss, and the learning rates, of all ranks
+        self._rates = 0.0  # with which this rank takes the step
         for module in _sharded_modules(model):
             module.set_force_sum_reduction_for_comms(True)
             module.set_gradient_divide_factor(1.0)
@@ -82,9 +83,11 @@ class ShardedAveraging:
         if self._round is not None and not self._has_gradients:
             raise LockstepError("the step had no backward pass through job.model, so its gradients were not added up over the ranks")
         try:
-            leaves, saves, loss = self._settle(step)
+            leaves, saves, loss, rates = self._settle(step)
         except RoundBroken:  # of a step without an update
             return None
+        if self._round is not None:
+            self._job.registration.expect_same_rates(self._rates, rates / self._job.world)
         batch = step.batch
         return Final(1, len(batch.ids) if batch else 0, batch.global_size if batch else 0, loss, leaves > 0, saves > 0)
 
@@ -121,7 +124,8 @@ class ShardedAveraging:
         """The gradients are those of the global batch on all ranks of this pod, or RoundBroken on all of them."""
         if self._totals is None:
             leaves, saves = self._job.requests()
-            self._totals = self._sum(float(leaves), float(saves), step.loss * self._weight())
+            self._rates = self._job.registration.rates()
+            self._totals = self._sum(float(leaves), float(saves), step.loss * self._weight(), self._rates)
         return self._totals
 
     def _sum(self, *values: float) -> list[float]:

@@ -37,6 +37,14 @@ def test_survivors_keep_process_and_state(folder):
         expect(repeated(run.ledger) <= 2, f"{repeated(run.ledger)} finished steps were done again")
 
 
+def test_a_scheduler_that_was_not_passed_to_join_is_named(folder):
+    with TrainRun(folder, LONG, "forgets") as run:
+        with slowly(folder):
+            until_steps(run)
+            os.kill(run.programs()[1], signal.SIGKILL)
+            run.until("the mistake is named", lambda: "the learning rate differs between the ranks: it is 0.005 on this one" in run.output())
+
+
 def test_a_rank_that_dies_while_ranks_connect_ends_no_other(folder):
     with ScriptRun(folder, HERE / "connects.py", LONG) as run:
         with slowly(folder):

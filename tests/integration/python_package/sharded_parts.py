@@ -130,7 +130,7 @@ def test_all_ranks_of_a_pod_repeat_the_step_that_has_failed_for_one(mesh, monkey
     model = sharded(mesh)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     job = lockstep.join(model, optimizer)
-    round_ = HalfARound()
+    round_, job.world = HalfARound(), 4
     job._averaging.enter_round(round_)
     monkeypatch.setattr(job._averaging, "_pod", types.SimpleNamespace(size=2, gather=lambda *mine: [mine, (float(has_failed), *mine[1:])]))
     before = model[0].weight.full_tensor().clone()
@@ -141,6 +141,17 @@ def test_all_ranks_of_a_pod_repeat_the_step_that_has_failed_for_one(mesh, monkey
         optimizer.step()
     assert torch.equal(before, model[0].weight.full_tensor()) == has_failed
     assert (round_.failure is not None) == has_failed and job.finished_steps == (0 if has_failed else 1)
+
+
+def test_learning_rates_that_differ_are_named(mesh):
+    model = sharded(mesh)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    job = lockstep.join(model, optimizer)
+    job.world = 4  # of which the sum is 0.2
+    job._averaging.enter_round(HalfARound())
+    with pytest.raises(lockstep.LockstepError, match="it is 0.1 on this one and 0.05 in their mean"), job.step():
+        model(torch.rand(5, 4)).sum().backward()
+        optimizer.step()
 
 
 @pytest.mark.parametrize("samples", [1, 2, 5, 7])

@@ -1,10 +1,10 @@
-"""A script as the package's users write it. train.py FOLDER EPOCHS [saves] [windows] [compiles]
+"""A script as the package's users write it. train.py FOLDER EPOCHS [saves] [windows] [compiles] [forgets]
 
 While FOLDER/slowly exists each step takes longer, so a test has time to do something; while FOLDER/saves exists it saves now and then. The rank that finds FOLDER/holds-RANK holds the lock of the
 interpreter for as many seconds as that says. While FOLDER/computes exists, the forward pass takes longer, and ten times as long on the rank that it names. FOLDER/joins-PID: a process is about to
 join. Each rank writes what it came to: FOLDER/final-RANK.json. With `windows`, ranks average after some steps, and each process writes FOLDER/averages-PID:
 lines of round, step, and a digest of the weights. With `compiles` it writes a line into FOLDER/compiled-PID for each graph of the model that PyTorch compiles: for any number of
-rows, or for none or one of them, which PyTorch compiles for themselves and which the last step of an epoch has.
+rows, or for none or one of them, which PyTorch compiles for themselves and which the last step of an epoch has. With `forgets` the scheduler is not passed to join.
 """
 import ctypes
 import hashlib
@@ -77,11 +77,14 @@ def main():
         model.compile(backend=counted_in(folder / f"compiled-{os.getpid()}"), dynamic=True)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 100, gamma=0.9)
+    state = [optimizer, scheduler]
+    if "forgets" in sys.argv:
+        state, scheduler = [optimizer], torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (1 + step))
     options = {"checkpoints": folder / "checkpoints"} if "saves" in sys.argv else {}
     if "windows" in sys.argv:
         options.update(average_every=AVERAGE_EVERY, outer_optimizer=torch.optim.SGD(model.parameters(), lr=0.7, momentum=0.9, nesterov=True))
     (folder / f"joins-{os.getpid()}").touch()
-    job = lockstep.join(model, optimizer, scheduler, **options)
+    job = lockstep.join(model, *state, **options)
     data = Digits()
     loss_of = torch.nn.CrossEntropyLoss()
     try:
