@@ -84,19 +84,27 @@ def _check(trainer: transformers.Trainer) -> None:
 
 
 class _Loader(ShareLoader):
-    epoch = 0
-    missed_step: int | None = None
-    """Its update has arrived, but not what the Trainers of the others do after it."""
+    def __init__(self, trainer: _ElasticTrainer, loader: torch.utils.data.DataLoader[typing.Any], **order: typing.Any) -> None:
+        super().__init__(loader, micro_batch_size=trainer.args.per_device_train_batch_size, drop_last=trainer.args.dataloader_drop_last, **order)
+        self._trainer, self.epoch = trainer, 0
 
     def set_epoch(self, epoch: int) -> None:
         self.epoch = epoch
 
     def __iter__(self) -> typing.Iterator[Batch]:
-        step = self.missed_step
-        if step is not None and step // len(self) == self.epoch:
-            self.missed_step = None
-            yield Batch(data=[], ids=[], weight=0.0, global_size=0, step=step, epoch=self.epoch)
-        yield from self.of_epoch(self.epoch)
+        """With a batch without samples for each step that the Trainer has to count, but whose update has arrived from another rank."""
+        job, state, end = self._trainer.job, self._trainer.state, (self.epoch + 1) * len(self)
+        assert job is not None
+        while True:
+            if state.global_step < min(job.finished_steps, end):
+                yield Batch(data=[], ids=[], weight=0.0, global_size=0, step=state.global_step, epoch=self.epoch)
+            elif job.finished_steps >= end:
+                return
+            elif (batch := self.read()) is None:
+                if state.global_step >= job.finished_steps:
+                    return
+            elif batch.step == state.global_step:
+                yield batch
 
 
 class _ElasticTrainer(transformers.Trainer):
@@ -135,8 +143,6 @@ class _ElasticTrainer(transformers.Trainer):
         self.job = join(model, optimizer, scheduler, self._progress, step=before, ddp=ddp)
         self._progress.is_complete = True
         self._loader.begin(self.job, self.state.max_steps)
-        if self._progress.is_before_evaluation:
-            self._loader.missed_step = self.state.global_step
         if self.job.finished_steps > before:
             self.args.eval_on_start = False  # the others have done so
         self._take_rank(self.job)
@@ -152,8 +158,7 @@ class _ElasticTrainer(transformers.Trainer):
         if not self.is_in_train:
             return loader
         args = self.args
-        self._loader = _Loader(loader, global_batch_size=self._global_batch_size, micro_batch_size=args.per_device_train_batch_size,
-                               seed=args.seed if args.data_seed is None else args.data_seed, drop_last=args.dataloader_drop_last)
+        self._loader = _Loader(self, loader, global_batch_size=self._global_batch_size, seed=args.seed if args.data_seed is None else args.data_seed)
         return self._loader
 
     def get_total_train_batch_size(self, args: transformers.TrainingArguments) -> int:

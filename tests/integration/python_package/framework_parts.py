@@ -68,6 +68,22 @@ def test_trainer_repeats_a_step_or_skips_what_another_rank_has_finished(tmp_path
     assert [each["step"] for each in mine.state.log_history if "eval_loss" in each] == list(range(1, STEPS + 1))
 
 
+def test_trainer_counts_steps_that_others_have_finished_between_its_own(tmp_path):
+    """As while it saves for so long that they have formed a round without it."""
+    class Later(transformers.TrainerCallback):
+        def on_step_end(self, args, state, control, **_):
+            if state.global_step == 2:
+                mine.job._state.step += 3  # beyond the end of the epoch
+    mine = trainer(tmp_path, evaluated=Counting(5), eval_strategy="epoch", logging_steps=1)
+    lockstep.transformers.attach(mine, global_batch_size=BATCH)
+    mine.add_callback(Later())
+    done = mine.train()
+    assert (done.global_step, mine.job.finished_steps) == (STEPS, STEPS)
+    assert mine.lr_scheduler.last_epoch == STEPS - 3 and updates_of(mine.optimizer) == {STEPS - 3}
+    assert [each["step"] for each in mine.state.log_history if "loss" in each] == list(range(1, STEPS + 1))
+    assert [each["step"] for each in mine.state.log_history if "eval_loss" in each] == [STEPS // 2, STEPS]
+
+
 @pytest.mark.parametrize("elsewhere", [False, True])
 def test_lightning_repeats_a_step_or_skips_what_another_rank_has_finished(tmp_path, monkeypatch, elsewhere):
     fails = FailsOnce(monkeypatch, elsewhere)
