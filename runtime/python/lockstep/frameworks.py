@@ -82,14 +82,21 @@ class ShareLoader:
     def __len__(self) -> int:
         return self._steps_per_epoch
 
-    def of_epoch(self, epoch: int) -> typing.Iterator[Batch]:
-        """The batches of the epoch that are not finished; none if it is over."""
-        assert self._job is not None
-        while self._job.finished_steps < (epoch + 1) * self._steps_per_epoch:
-            batch = self.read()
-            if batch is None:
+    def of_epoch(self, epoch: int, counted: typing.Callable[[], int]) -> typing.Iterator[Batch]:
+        """The batches of the steps that the framework has not counted; none if the epoch is over. Without data for each step whose update has arrived from
+        another rank: the others have continued while this one could not be reached."""
+        job, end = self._job, (epoch + 1) * self._steps_per_epoch
+        assert job is not None
+        while True:
+            if counted() < min(job.finished_steps, end):
+                yield Batch(data=[], ids=[], weight=0.0, global_size=0, step=counted(), epoch=epoch)
+            elif job.finished_steps >= end:
                 return
-            yield batch
+            elif (batch := self.read()) is None:
+                if counted() >= job.finished_steps:
+                    return
+            elif batch.step <= counted():  # else read again after those that are missing
+                yield batch
 
 
 class Schedule:

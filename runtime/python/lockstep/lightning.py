@@ -10,6 +10,7 @@ transaction, which is repeated with the new share of this rank after the loss of
 """
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 import typing
@@ -101,7 +102,7 @@ class LockstepStrategy(SingleDeviceStrategy):
             return dataloader
         if not isinstance(dataloader, torch.utils.data.DataLoader):
             raise LockstepError(f"LockstepStrategy needs a torch.utils.data.DataLoader for training, not {type(dataloader).__name__}")
-        self._loader = loader = _Loader(self, dataloader, self._global_batch_size, self._seed)
+        self._loader = loader = _Loader(self, trainer, dataloader, self._global_batch_size, self._seed)
         assert self.lightning_module is not None
         schedulers = [config.scheduler for config in self.lr_scheduler_configs]
         progress = _Progress(trainer, loader)
@@ -117,7 +118,7 @@ class LockstepStrategy(SingleDeviceStrategy):
         assert self.job is not None and self._loader is not None
         batch = wanted = self._loader.newest
         result = None
-        while True:
+        while self.job.finished_steps == wanted.step:
             with self.job.step() as self._step:
                 run = functools.partial(self._run_micro_batches, optimizer, closure, batch)
                 result = super().optimizer_step(optimizer, run, model, **kwargs)
@@ -125,10 +126,8 @@ class LockstepStrategy(SingleDeviceStrategy):
             self._step = self._inputs = None
             if is_committed:
                 return result
-            again = self._loader.read()
-            if again is None or again.step != wanted.step:
-                return self._without_update(optimizer, closure)
-            batch = again
+            batch = self._loader.read() or batch
+        return self._without_update(optimizer, closure)
 
     def _run_micro_batches(self, optimizer: torch.optim.Optimizer, closure: typing.Callable[[], typing.Any], batch: Batch) -> typing.Any:
         assert self.job is not None and self._loader is not None
@@ -151,6 +150,7 @@ class LockstepStrategy(SingleDeviceStrategy):
 
     def _without_update(self, optimizer: torch.optim.Optimizer, closure: typing.Callable[[], typing.Any]) -> typing.Any:
         """For a step that another rank has finished, whose state this one has received. Lightning wants a result, logs and saves what is due."""
+        self.restore_schedule()
         self._schedule = Schedule(optimizer, [config.scheduler for config in self.lr_scheduler_configs])
         result = closure()
         optimizer.zero_grad()
@@ -178,16 +178,18 @@ class _Loader(ShareLoader):
 
     newest: Batch
 
-    def __init__(self, strategy: LockstepStrategy, loader: torch.utils.data.DataLoader[typing.Any], global_batch_size: int, seed: int) -> None:
+    def __init__(self, strategy: LockstepStrategy, trainer: lightning.pytorch.Trainer, loader: torch.utils.data.DataLoader[typing.Any],
+                 global_batch_size: int, seed: int) -> None:
         if loader.batch_size is None:
             raise LockstepError("LockstepStrategy needs a DataLoader with a batch_size, which is the size of a micro-batch")
         super().__init__(loader, global_batch_size=global_batch_size, micro_batch_size=loader.batch_size, seed=seed, drop_last=loader.drop_last)
-        self._strategy = strategy
+        self._strategy, self._trainer = strategy, trainer
 
     def __iter__(self) -> typing.Iterator[typing.Any]:
-        assert self._job is not None
-        for batch in self.of_epoch(self._job.finished_steps // len(self)):
-            yield batch.data[0]
+        for batch in self.of_epoch(self._trainer.global_step // len(self), lambda: self._trainer.global_step):
+            # Lightning wants a result of each step, also of one without data.
+            self.newest = batch if batch.data else dataclasses.replace(self.newest, ids=[], weight=0.0, step=batch.step)
+            yield self.newest.data[0]
 
     def read(self) -> Batch | None:
         assert self._job is not None

@@ -92,19 +92,7 @@ class _Loader(ShareLoader):
         self.epoch = epoch
 
     def __iter__(self) -> typing.Iterator[Batch]:
-        """With a batch without samples for each step that the Trainer has to count, but whose update has arrived from another rank."""
-        job, state, end = self._trainer.job, self._trainer.state, (self.epoch + 1) * len(self)
-        assert job is not None
-        while True:
-            if state.global_step < min(job.finished_steps, end):
-                yield Batch(data=[], ids=[], weight=0.0, global_size=0, step=state.global_step, epoch=self.epoch)
-            elif job.finished_steps >= end:
-                return
-            elif (batch := self.read()) is None:
-                if state.global_step >= job.finished_steps:
-                    return
-            elif batch.step == state.global_step:
-                yield batch
+        return self.of_epoch(self.epoch, lambda: self._trainer.state.global_step)
 
 
 class _ElasticTrainer(transformers.Trainer):

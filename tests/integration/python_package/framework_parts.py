@@ -68,8 +68,8 @@ def test_trainer_repeats_a_step_or_skips_what_another_rank_has_finished(tmp_path
     assert [each["step"] for each in mine.state.log_history if "eval_loss" in each] == list(range(1, STEPS + 1))
 
 
-def test_trainer_counts_steps_that_others_have_finished_between_its_own(tmp_path):
-    """As while it saves for so long that they have formed a round without it."""
+def test_trainer_counts_steps_that_others_have_finished_without_it(tmp_path):
+    """As in a round that they formed while this rank could not be reached."""
     class Later(transformers.TrainerCallback):
         def on_step_end(self, args, state, control, **_):
             if state.global_step == 2:
@@ -102,6 +102,25 @@ def test_lightning_repeats_a_step_or_skips_what_another_rank_has_finished(tmp_pa
     made = STEPS - 1 if elsewhere else STEPS
     assert (mine.global_step, strategy.job.finished_steps) == (STEPS, STEPS)
     assert mine.lr_scheduler_configs[0].scheduler.last_epoch == made and updates_of(mine.optimizers[0]) == {made}
+
+
+def test_lightning_counts_steps_that_others_have_finished_without_it(tmp_path):
+    class Mine(Linear):
+        def on_train_batch_end(self, *_):
+            if self.trainer.global_step == 2:
+                strategy.job._state.step += 3  # beyond the end of the epoch
+
+        def on_validation_end(self):
+            validated.append(self.trainer.global_step)
+    validated = []
+    strategy = lockstep.lightning.LockstepStrategy(global_batch_size=BATCH)
+    mine = lightning.Trainer(strategy=strategy, max_epochs=2, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
+                             enable_model_summary=False, num_sanity_val_steps=0, default_root_dir=tmp_path)
+    mine.fit(Mine(), points(), points(shuffle=False))
+    made = STEPS - 3
+    assert (mine.global_step, strategy.job.finished_steps) == (STEPS, STEPS)
+    assert mine.lr_scheduler_configs[0].scheduler.last_epoch == made and updates_of(mine.optimizers[0]) == {made}
+    assert validated == [STEPS // 2, STEPS]
 
 
 def points(**options):
