@@ -3,13 +3,14 @@ import contextlib
 import json
 import os
 import pathlib
+import signal
 import subprocess
 
 import ledger
 import torch_python
 from build_folder import BUILD
 from cases import LIMIT, expect
-from local_run import Run
+from local_run import Run, by_parent, children
 
 ENVIRONMENT = {"PYTHONPATH": str(BUILD / "python"), "OMP_NUM_THREADS": "1"}
 RANKS = 3
@@ -40,6 +41,19 @@ def slowly(folder):
     path.touch()
     yield
     path.unlink()
+
+
+@contextlib.contextmanager
+def away(run, worker):
+    """The processes of one of run.workers() are stopped, as where its machine does not run for a while."""
+    among, pids = by_parent(), [worker]
+    for pid in pids:
+        pids += [child for child, _ in children(pid, among)]
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    yield
+    for pid in pids:
+        os.kill(pid, signal.SIGCONT)
 
 
 def training(run):

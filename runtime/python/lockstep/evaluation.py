@@ -2,7 +2,8 @@
 
 Ranks exchange what they have found in the store of the round, not in collectives: a rank that has just joined does not know of an evaluation after
 the step whose state it has received, and waits in the collectives of the next step meanwhile. The results belong to the state: a rank that has lost
-the round before it knew a result takes that of the others, and one that comes to an evaluation later than all others does not repeat it.
+the round before it knew a result takes that of the others, and one that comes to an evaluation later than all others does not repeat it: even one that
+could not be reached for some steps.
 """
 from __future__ import annotations
 
@@ -31,6 +32,7 @@ Metrics = typing.Dict[str, float]
 Measure = typing.Callable[[Batch], typing.Dict[str, typing.Any]]
 _SIGN_OF_LIFE_SECONDS, _PATIENCE_SECONDS = 0.1, 60.0
 _NO_PLACE = (-1, 0, 0)
+_KEPT_IN_LOOP = 1000  # results: of more steps than a rank may be behind that was away for a while
 log = logging.getLogger("lockstep")
 
 
@@ -116,14 +118,14 @@ class Evaluations:
             transfer = state.send if round_.group_rank == source else state.receive
             transfer(lambda tensor: round_.broadcast(tensor, source))
         self._round, self._began_at = round_, max(0, step)
-        self._inside = [rank for rank, (*_, is_inside) in enumerate(rows) if is_inside]
+        self._inside = [rank for rank, (own, *_, is_inside) in enumerate(rows) if is_inside and own == step]
 
     def leave_round(self) -> None:
         self._round = None
 
     def evaluate(self, step: int, has_batch: bool, dataset: torch.utils.data.Dataset[typing.Any], batch_size: int, measure: Measure,
                  loader: dict[str, typing.Any]) -> Metrics:
-        """`step`: at which the script is. `has_batch`: the one of the next step was read. Raises Stopped."""
+        """`step`: at which the script is; a framework may still be at one before the newest. `has_batch`: the one of the next step was read. Raises Stopped."""
         if self._averaging.step is not None or (has_batch and self._is_in_loop and not self.by_framework):
             raise LockstepError("evaluate after a step, or outside of the loop: the batch of a step is divided among the ranks of a round, which an "
                                 "evaluation may leave")
@@ -166,8 +168,8 @@ class Evaluations:
         self._job.says_phase("train")
         if self._pod.any(result is None)[0] or result is None:
             return
-        if not place.is_outside:  # no rank comes to those of earlier steps again
-            self._results = {each: known for each, known in self._results.items() if each.is_outside or each.step == place.step}
+        for old in sorted(each for each in self._results if not each.is_outside)[:-_KEPT_IN_LOOP]:
+            del self._results[old]
         self._results[place] = result
         if self._job.rank == ranks[0]:
             self._job.has_evaluated(result)
@@ -177,9 +179,10 @@ class Evaluations:
         if self._round is None:
             return [0]
         size = self._round.world // self._round.group_size
-        is_missed = not place.is_outside and place.step <= self._began_at  # by those that did not take this step
-        own = self._round.group_rank  # alone, where the framework of a rank that starts evaluates before its first step
-        groups = self._inside or [own] if is_missed else range(self._round.group_size)
+        groups: typing.Iterable[int] = range(self._round.group_size)
+        if not place.is_outside and place.step <= self._began_at:  # those that did not take this step have missed it
+            is_under_way = place.step == self._began_at and self._inside
+            groups = self._inside if is_under_way else [self._round.group_rank]  # alone, as where a framework evaluates before its first step
         return [group * size + rank for group in groups for rank in range(size)]
 
     def _measure(self, ranks: list[int], dataset: torch.utils.data.Dataset[typing.Any], batch_size: int, measure: Measure,

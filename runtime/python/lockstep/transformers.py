@@ -204,8 +204,9 @@ class _ElasticTrainer(transformers.Trainer):
         """For a step that another rank has finished, whose state this one has received: the Trainer counts it, and logs, evaluates and saves what is due."""
         assert self.optimizer is not None
         schedule = Schedule(self.optimizer, [self.lr_scheduler])
-        if not self._progress.is_before_evaluation:
-            self._schedule = schedule  # else what the evaluation changes, by ReduceLROnPlateau, is yet to come
+        assert self.job is not None
+        if self.state.global_step + 1 < self.job.finished_steps or not self._progress.is_before_evaluation:
+            self._schedule = schedule  # it has what the evaluation after this step changes, by ReduceLROnPlateau
         stack = contextlib.ExitStack()
         stack.callback(schedule.restore)
         stack.enter_context(does_nothing(self.optimizer, "step"))
@@ -242,7 +243,10 @@ class _ElasticTrainer(transformers.Trainer):
             return {"has no labels": 1.0} if loss is None else {"loss": loss}
 
         with self._progress.evaluating():
-            found = job.evaluate(dataloader.dataset, self.args.eval_batch_size, measure, collate_fn=dataloader.collate_fn, **arguments_of(dataloader))
+            found = job.evaluations.evaluate(self.state.global_step, False, dataloader.dataset, self.args.eval_batch_size, measure,
+                                             {"collate_fn": dataloader.collate_fn, **arguments_of(dataloader)})
+        if self._schedule is None and job.finished_steps > self.state.global_step:  # which have come in this evaluation
+            self._schedule = Schedule(self.optimizer, [self.lr_scheduler])  # type: ignore[arg-type]
         self._take_rank(job)
         metrics = {f"{metric_key_prefix}_loss": found["loss"]} if "loss" in found else {}
         return EvalLoopOutput(predictions=None, label_ids=None, metrics=metrics, num_samples=len(dataloader.dataset))  # type: ignore[arg-type]

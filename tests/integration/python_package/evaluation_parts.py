@@ -58,6 +58,30 @@ def test_an_evaluation_does_not_wait_for_a_rank_that_joins_after_its_step(ranks,
         assert each._sharers(Place(5, False, 0)) == [0, 1]
 
 
+def test_nobody_waits_for_a_rank_in_an_evaluation_that_the_others_have_left_behind(ranks, enter):
+    """It was away, and is still there when it receives the newest state. It does not wait for them either."""
+    ranks[1]._is_under_way = True
+    enter(ranks, steps=[4, -1])
+    for number, each in enumerate(ranks):
+        assert each._sharers(LOOP) == each._sharers(Place(3, False, 0)) == [number]
+        assert each._sharers(Place(5, False, 0)) == [0, 1]
+
+
+def test_results_of_the_newest_steps_are_kept(monkeypatch):
+    measured = []
+    job, _ = evaluate(None)
+    job.evaluations.by_framework = True
+    monkeypatch.setattr(evaluation, "_KEPT_IN_LOOP", 2)
+
+    def after(step):
+        return job.evaluations.evaluate(step, False, torch.utils.data.TensorDataset(torch.arange(3.)), 4, lambda _: measured.append(step) or {"at": step}, {})
+    for step in (1, 2, 3, 4, 3, 4):
+        assert after(step) == {"at": step}
+    assert measured == [1, 2, 3, 4]
+    after(1)
+    assert measured == [1, 2, 3, 4, 1]
+
+
 def test_a_rank_takes_the_result_that_it_has_lost(ranks, enter):
     ranks[1]._results = {LOOP: {"loss": 0.1}}
     ranks[0]._is_under_way = True

@@ -7,6 +7,7 @@ import transformers
 import lockstep
 import lockstep.lightning
 import lockstep.transformers
+from lockstep.evaluation import Evaluations
 from lockstep.frameworks import does_nothing
 from with_lightning import Linear
 from with_trainer import Counting
@@ -135,8 +136,8 @@ def test_the_trainers_evaluations_are_divided_if_only_the_loss_is_wanted(tmp_pat
         vars(mine).update(options)
         lockstep.transformers.attach(mine, global_batch_size=BATCH)
         shared = []
-        evaluate = lockstep.Job.evaluate
-        monkeypatch.setattr(lockstep.Job, "evaluate", lambda *args, **loader: shared.append(args) or evaluate(*args, **loader))
+        evaluate = Evaluations.evaluate
+        monkeypatch.setattr(Evaluations, "evaluate", lambda *args: shared.append(args) or evaluate(*args))
         mine.train()
         monkeypatch.undo()
         plain = transformers.Trainer.evaluation_loop(mine, mine.get_eval_dataloader("more"), "Evaluation", True).metrics["eval_loss"]

@@ -11,7 +11,7 @@ import package_run
 import torch_python
 from cases import expect
 from local_run import logged
-from package_run import RANKS, ScriptRun, alone, expect_exactly_once, final, repeated, run_parts, slowly, until_steps
+from package_run import RANKS, ScriptRun, alone, away, expect_exactly_once, final, repeated, run_parts, slowly, until_steps
 
 HERE = pathlib.Path(__file__).resolve().parent
 ENVIRONMENT = {**package_run.ENVIRONMENT, "PYTHONPATH": f"{package_run.ENVIRONMENT['PYTHONPATH']}:{torch_python.frameworks()}", "HF_HUB_OFFLINE": "1"}
@@ -48,14 +48,19 @@ def test_survivors_keep_process_and_state(folder, script):
         expect_shared_evaluations([final(folder, rank)["evaluated"] for rank in range(RANKS)], wanted["evaluated"])
 
 
-def test_a_rank_that_joins_while_the_others_evaluate_does_what_they_do(folder):
+def test_a_rank_that_joins_or_was_away_does_what_the_others_have_done(folder):
     """They evaluate after each step, so all ranks join in an evaluation. It changes the learning rate."""
-    epochs, evaluate_every = 2, 1
+    epochs, evaluate_every = 3, 1
     with ScriptRun(folder, HERE / "with_trainer.py", epochs, evaluate_every, environment=ENVIRONMENT) as run:
         with slowly(folder):
             number = until_steps(run)
             os.kill(run.programs()[0], signal.SIGKILL)
+            number = until_steps(run, after=number)
+            before = run.programs()
+            with away(run, run.workers()[1]):
+                number = until_steps(run, after=number, ranks=RANKS - 1)
             until_steps(run, after=number)
+            expect(set(before) == set(run.programs()), f"processes were replaced: {before}, {run.programs()}")
         expect_exactly_once(run, SAMPLES, BATCH, epochs)
     expect_same_as_one_process(folder, HERE / "with_trainer.py", epochs, evaluate_every)
 
