@@ -51,9 +51,12 @@ def away(run, worker):
         pids += [child for child, _ in children(pid, among)]
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
-    yield
-    for pid in pids:
-        os.kill(pid, signal.SIGCONT)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
 
 
 def training(run):

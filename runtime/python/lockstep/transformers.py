@@ -245,7 +245,8 @@ class _ElasticTrainer(transformers.Trainer):
         with self._progress.evaluating():
             found = job.evaluations.evaluate(self.state.global_step, False, dataloader.dataset, self.args.eval_batch_size, measure,
                                              {"collate_fn": dataloader.collate_fn, **arguments_of(dataloader)})
-        if self._schedule is None and job.finished_steps > self.state.global_step:  # which have come in this evaluation
+        if self._schedule is None and job.finished_steps > self.state.global_step:
+            # The scheduler has come with later steps while this rank evaluated, and has the result already.
             self._schedule = Schedule(self.optimizer, [self.lr_scheduler])  # type: ignore[arg-type]
         self._take_rank(job)
         metrics = {f"{metric_key_prefix}_loss": found["loss"]} if "loss" in found else {}
@@ -345,7 +346,7 @@ class _Progress:
         trainer._loader.expect_same(state["order"])
         self.loss, self.is_before_evaluation = state["loss"], state["is_before_evaluation"]
         if self.is_complete:
-            return  # this rank is one step behind, and its Trainer does all that follows the step
+            return  # this rank is behind, and its Trainer does all that follows each step
         vars(trainer.state).update(state["state"])
         loss, trainer._total_loss_scalar, trainer._globalstep_last_logged = state["logged"]
         trainer._tr_loss.fill_(loss)

@@ -85,6 +85,18 @@ def test_trainer_counts_steps_that_others_have_finished_without_it(tmp_path):
     assert [each["step"] for each in mine.state.log_history if "eval_loss" in each] == [STEPS // 2, STEPS]
 
 
+def test_a_step_that_arrives_in_an_evaluation_has_changed_the_scheduler_already(tmp_path):
+    class Later(transformers.TrainerCallback):
+        def on_prediction_step(self, args, state, control, **_):
+            if state.global_step == mine.job.finished_steps == 2:
+                mine.job._state.step += 1
+    mine = trainer(tmp_path, evaluated=Counting(5), eval_strategy="steps", eval_steps=1, lr_scheduler_type="reduce_lr_on_plateau", metric_for_best_model="loss")
+    lockstep.transformers.attach(mine, global_batch_size=BATCH)
+    mine.add_callback(Later())
+    mine.train()
+    assert mine.job.finished_steps == STEPS and mine.lr_scheduler.last_epoch == STEPS - 2  # not by the results after steps 2 and 3
+
+
 @pytest.mark.parametrize("elsewhere", [False, True])
 def test_lightning_repeats_a_step_or_skips_what_another_rank_has_finished(tmp_path, monkeypatch, elsewhere):
     fails = FailsOnce(monkeypatch, elsewhere)

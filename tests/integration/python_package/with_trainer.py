@@ -1,6 +1,7 @@
 """A small language model that Hugging Face's Trainer trains, with the two lines that make it elastic. with_trainer.py FOLDER EPOCHS [STEPS]
 
-Evaluates after each epoch; with STEPS after so many steps, each of which changes the learning rate. It continues from the newest checkpoint in FOLDER/out. While FOLDER/slowly exists each step takes longer. Each rank writes what it came to: FOLDER/final-RANK.json.
+Evaluates after each epoch; with STEPS at the start, and after so many steps, which changes the learning rate. It continues from the newest checkpoint in
+FOLDER/out. While FOLDER/slowly exists each step takes longer. Each rank writes what it came to: FOLDER/final-RANK.json.
 """
 import json
 import os
@@ -48,8 +49,8 @@ def main():
         vocab_size=31, n_positions=16, n_embd=32, n_layer=1, n_head=2, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0, bos_token_id=0, eos_token_id=0))
     evaluation = {"eval_strategy": "epoch"}
     if len(sys.argv) > 3:
-        evaluation = {"eval_strategy": "steps", "eval_steps": int(sys.argv[3]), "metric_for_best_model": "loss", "lr_scheduler_type": "reduce_lr_on_plateau",
-                      "lr_scheduler_kwargs": {"mode": "max", "factor": 0.99, "patience": 0}}  # a loss that falls is no improvement
+        evaluation = {"eval_strategy": "steps", "eval_steps": int(sys.argv[3]), "eval_on_start": True, "metric_for_best_model": "loss",
+                      "lr_scheduler_type": "reduce_lr_on_plateau", "lr_scheduler_kwargs": {"mode": "max", "factor": 0.99, "patience": 0}}  # a loss that falls is no improvement
     arguments = transformers.TrainingArguments(
         output_dir=str(folder / "out"), num_train_epochs=epochs, per_device_train_batch_size=4, learning_rate=0.01, warmup_steps=10, logging_steps=10,
         **evaluation, save_steps=20, save_total_limit=2, use_cpu=not torch.cuda.is_available(), disable_tqdm=True, report_to="none", seed=3)
