@@ -1,6 +1,5 @@
 #include "operator/process.h"
 
-#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <memory>
@@ -8,16 +7,11 @@
 #include <set>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "operator/controller/controller.h"
-#include "operator/kube/informer.h"
 #include "operator/kube/rest_client.h"
 #include "operator/metrics_access.h"
-#include "operator/optional_kinds.h"
-#include "operator/reconcile/false_owners.h"
 #include "operator/reconcile/job_reconciler.h"
-#include "operator/reconcile/owned_objects.h"
 #include "operator/rendezvous/certificate_keeper.h"
 #include "operator/rendezvous/host.h"
 #include "operator/rendezvous/leader_label.h"
@@ -28,7 +22,7 @@
 #include "operator/sharding/shard_lease.h"
 #include "operator/telemetry/health.h"
 #include "operator/telemetry/metrics.h"
-#include "runtime/common/api/names.h"
+#include "operator/watches.h"
 #include "runtime/common/base/log.h"
 #include "runtime/common/base/mutex.h"
 #include "runtime/common/base/pause.h"
@@ -37,23 +31,6 @@
 
 namespace lockstep {
 namespace {
-
-// How long the start waits for the kinds that a cluster may lack.
-constexpr Milliseconds kFirstLook{10'000};
-
-std::string KeyOfOwner(const kube::ObjectChange& change) {
-  const Json& object = change.after == nullptr ? *change.before : *change.after;
-  return StringAt(object, {"metadata", "namespace"}) + "/" +
-         StringAt(object, {"metadata", "labels", api::kLabelJob});
-}
-
-std::string KeyOfJob(const kube::ObjectChange& change) {
-  return kube::KeyOf(change.after == nullptr ? *change.before : *change.after).ToString();
-}
-
-std::string Label(std::string_view name, std::string_view value) {
-  return std::string(name) + "=" + std::string(value);
-}
 
 // All objects that live as long as the process. Members are in the order of their start; the destructors stop
 // them in reverse order.
@@ -87,7 +64,8 @@ class Process {
                                    .pause = [](auto, const auto&) { return false; },
                                    .timeout = rendezvous::kReviewDeadline}),
         reviewer_(review_client_, caches_.pods, clock_),
-        pod_feed_(caches_.jobs, service_) {
+        pod_feed_(caches_.jobs, service_),
+        watches_(client_, caches_, clock_, OptionsOfWatches()) {
     if (!config.secure_metrics_address.empty()) metrics_access_.emplace(review_client_, clock_);
     const bool has_own = !config.tls_secret.empty();
     if (!has_own && config.certificate_secret.empty()) return;
@@ -112,9 +90,11 @@ class Process {
                                    {"namespace", name_space_}});
     // A label left by an earlier process of this pod would direct workers to this replica.
     if (!config_.pod_name.empty()) rendezvous::RemoveLeaderLabel(client_, OwnPod(), stop, PauseFor);
-    StartInformers(stop);
+    watches_.Start(stop);
     if (certificates_) certificates_->Start();
-    if (!AwaitCaches(stop) || !AwaitCertificate(stop)) return {};
+    if (!watches_.AwaitCaches(stop)) return {};
+    caches_synced_ = true;
+    if (!AwaitCertificate(stop)) return {};
     auto led = Lead(stop);
     if (!config_.pod_name.empty()) Unlabel();
     if (config_.leader_elect) lease_.Leave();
@@ -155,141 +135,16 @@ class Process {
             }};
   }
 
-  void StartInformers(const std::stop_token& stop) {
-    const auto on_pod = [this](const kube::ObjectChange& change) {
-      pod_feed_.OnChange(change);  // first: the round must not wait for a reconcile
-      OnOwned(reconcile::KeyOfKind(kube::kPods), change);
-    };
-    const std::string ours =
-        Label(api::kLabelManagedBy, api::kManagedByValue) + "," + std::string(api::kLabelJob);
-    Add(reconcile::kJobs, "", caches_.jobs, [this](const auto& change) { Enqueue(KeyOfJob(change)); });
-    Add(kube::kPods, Label(api::kLabelName, api::kWorkerNameValue), caches_.pods, on_pod);
-    Add(kube::kPods, Label(api::kLabelName, api::kRemovalNameValue), caches_.removals,
-        [this](const auto& change) { EnqueueSoon(KeyOfOwner(change)); });
-    for (const kube::Resource& resource : reconcile::kOwnedKinds) {
-      AddOwned(resource, ours);
-    }
-    AddNodes(stop);
-    if (!config_.namespace_selector.empty()) {
-      Add(kube::kNamespaces, config_.namespace_selector, caches_.name_spaces,
-          [this](const auto& change) { OnNamespace(change); });
-    }
-    for (const auto& informer : informers_) informer->Start();
-    optional_kinds_ = std::make_unique<OptionalKinds>(
-        client_, caches_,
-        OptionalKindsOptions{
-            .name_spaces = WatchedNamespaces(),
-            .selector = ours,
-            .on_owned = [this](const auto& kind, const auto& change) { OnOwned(kind, change); },
-            .on_served = [this] { EnqueueAll(); }});
-    optional_kinds_->Start();
-  }
-
-  // Whether the kind exists and may be read. Repeats the request until the API server answers.
-  bool MayList(const kube::Resource& resource, const std::string& name_space, const std::stop_token& stop) {
-    while (true) {
-      const auto page = client_.List(resource, {.name_space = name_space, .limit = 1}, stop);
-      if (page.ok() || stop.stop_requested()) return page.ok();
-      const ErrorCode code = page.error().code;
-      if (code == ErrorCode::kForbidden || code == ErrorCode::kNotFound) return false;
-      log::Warning("cannot determine whether a kind may be read; trying again",
-                   {{"kind", resource.kind}, {"error", page.error().ToString()}});
-      PauseFor(std::chrono::seconds(1), stop);
-    }
-  }
-
-  // Nodes are cluster-scoped: an operator that is limited to one namespace may have no permission to read
-  // them.
-  void AddNodes(const std::stop_token& stop) {
-    if (MayList(kube::kNodes, "", stop)) {
-      return Add(kube::kNodes, "", caches_.nodes, [this](const auto& change) { OnNode(change); });
-    }
-    log::Info(
-        "may not read nodes: pods on dead nodes are left to Kubernetes, and healthPolicy.nodeFault and "
-        "runPolicy.forceDeleteAfterSeconds do not act");
-  }
-
-  // A change of its labels may start or end this installation's responsibility for its jobs.
-  void OnNamespace(const kube::ObjectChange& change) {
-    if (change.before != nullptr && change.after != nullptr) return;
-    const std::string name = kube::KeyOf(change.after == nullptr ? *change.before : *change.after).name;
-    for (const kube::Object& job : caches_.jobs.All()) {
-      const kube::ObjectKey key = kube::KeyOf(*job);
-      if (key.name_space == name) Enqueue(key.ToString());
-    }
-  }
-
-  // New nodes have no pods yet, and most changes of other nodes are irrelevant.
-  void OnNode(const kube::ObjectChange& change) {
-    if (change.before == nullptr) return;
-    if (change.after != nullptr &&
-        reconcile::NodeFromJson(*change.before) == reconcile::NodeFromJson(*change.after)) {
-      return;
-    }
-    const std::string name = kube::KeyOf(*change.before).name;
-    for (const kube::Object& pod : caches_.pods.ByIndex(reconcile::IndexOfNode(name)))
-      Enqueue(KeyOfOwner({pod, pod}));
-  }
-
-  void AddOwned(const kube::Resource& resource, const std::string& selector) {
-    const std::string kind = reconcile::KeyOfKind(resource);
-    Add(resource, selector, caches_.owned.at(kind),
-        [this, kind](const kube::ObjectChange& change) { OnOwned(kind, change); });
-  }
-
-  void OnOwned(const std::string& kind, const kube::ObjectChange& change) {
-    EnqueueSoon(KeyOfOwner(change));
-    if (change.after != nullptr) CheckOwner(kind, *change.after);
-  }
-
-  // Checks objects that were observed before this process led or before the cache contained the job.
-  void CheckOwners() {
-    for (const kube::Object& pod : caches_.pods.All()) CheckOwner(reconcile::KeyOfKind(kube::kPods), *pod);
-    for (const auto& [kind, store] : caches_.owned) {
-      for (const kube::Object& object : store.All()) CheckOwner(kind, *object);
-    }
-  }
-
-  // Only the replica that leads the named job logs it.
-  void CheckOwner(const std::string& kind, const Json& object) {
-    const Json* owner = kube::ControllerOf(object);
-    if (owner != nullptr && gate_.IsOpenTo(StringAt(*owner, {"uid"}))) false_owners_.Check(kind, object);
-  }
-
-  // Each listed namespace has watches of its own, so that a Role in it is sufficient.
-  [[nodiscard]] std::vector<std::string> WatchedNamespaces() const {
-    return config_.watch_namespaces.empty() ? std::vector<std::string>{""} : config_.watch_namespaces;
-  }
-
-  void Add(const kube::Resource& resource, const std::string& selector, kube::Store& store,
-           const kube::Informer::Handler& handler) {
-    const bool is_of_cluster = resource == kube::kNodes || resource == kube::kNamespaces;
-    for (const std::string& name_space : is_of_cluster ? std::vector<std::string>{""} : WatchedNamespaces()) {
-      informers_.push_back(std::make_unique<kube::Informer>(
-          client_,
-          kube::InformerOptions{.resource = resource,
-                                .name_space = name_space,
-                                .label_selector = selector,
-                                .definition_may_change = resource == reconcile::kJobs},
-          store, handler));
-    }
-  }
-
-  bool AwaitCaches(const std::stop_token& stop) {
-    const auto synced = [this] {
-      return std::all_of(informers_.begin(), informers_.end(),
-                         [](const auto& informer) { return informer->synced(); });
-    };
-    while (!synced()) {
-      if (!PauseFor(std::chrono::milliseconds(5), stop)) return false;
-    }
-    // Not longer: a kind that does not answer must not delay jobs that do not use it.
-    const SteadyTime end = clock_.Steady() + kFirstLook;
-    while (!optional_kinds_->has_looked() && clock_.Steady() < end) {
-      if (!PauseFor(std::chrono::milliseconds(5), stop)) return false;
-    }
-    caches_synced_ = true;
-    return true;
+  WatchesOptions OptionsOfWatches() {
+    WatchesOptions options{.namespace_selector = config_.namespace_selector,
+                           // the round must not wait for a reconcile
+                           .on_pod = [this](const auto& change) { pod_feed_.OnChange(change); },
+                           .on_job = [this](const auto& job) { Enqueue(job); },
+                           .on_owned = [this](const auto& job) { EnqueueSoon(job); },
+                           .on_all = [this] { EnqueueAll(); },
+                           .is_ours = [this](const auto& uid) { return gate_.IsOpenTo(uid); }};
+    if (!config_.watch_namespaces.empty()) options.name_spaces = config_.watch_namespaces;
+    return options;
   }
 
   // Before the lease: a replica that cannot serve the rendezvous must not lead.
@@ -369,7 +224,7 @@ class Process {
                           {"jobs", caches_.jobs.size()}});
     if ((shards & ~before).any()) {
       EnqueueAll();
-      CheckOwners();
+      watches_.CheckOwners();
     }
     return worked_on;
   }
@@ -466,7 +321,6 @@ class Process {
   sharding::ShardLease lease_;
   kube::EventRecorder events_;
   reconcile::Caches caches_;
-  reconcile::FalseOwners false_owners_{caches_.jobs, clock_};
   rendezvous::RendezvousService service_;
   kube::RestClient review_client_;
   rendezvous::TokenReviewer reviewer_;           // its threads call service_, so it ends first
@@ -474,8 +328,7 @@ class Process {
   http::ServerCertificate made_certificate_;     // for these metrics, if the rendezvous has no certificate
   std::optional<rendezvous::CertificateKeeper> certificates_;  // only if the rendezvous is served over TLS
   rendezvous::PodFeed pod_feed_;
-  std::vector<std::unique_ptr<kube::Informer>> informers_;
-  std::unique_ptr<OptionalKinds> optional_kinds_;
+  Watches watches_;
 };
 
 }  // namespace
