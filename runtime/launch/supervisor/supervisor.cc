@@ -4,10 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <optional>
 #include <vector>
 
@@ -16,23 +13,23 @@
 #include "runtime/common/base/file.h"
 #include "runtime/common/base/log.h"
 #include "runtime/common/base/queue.h"
-#include "runtime/common/base/strings.h"
 #include "runtime/common/http/address.h"
 #include "runtime/common/http/cpprest_transport.h"
 #include "runtime/common/http/server.h"
-#include "runtime/common/protocol/last_report.h"
 #include "runtime/launch/process/oom_watch.h"
 #include "runtime/launch/process/signals.h"
 #include "runtime/launch/process/thread_report.h"
 #include "runtime/launch/supervisor/formation_host.h"
 #include "runtime/launch/supervisor/gpu_selection.h"
 #include "runtime/launch/supervisor/instance_metadata.h"
+#include "runtime/launch/supervisor/milestones.h"
 #include "runtime/launch/supervisor/nccl_ras.h"
 #include "runtime/launch/supervisor/poller.h"
 #include "runtime/launch/supervisor/rank_memory.h"
 #include "runtime/launch/supervisor/rank_process.h"
 #include "runtime/launch/supervisor/reporter.h"
 #include "runtime/launch/supervisor/supervision.h"
+#include "runtime/launch/supervisor/termination_log.h"
 #include "runtime/telemetry/gpu_watch.h"
 #include "runtime/telemetry/training_metrics.h"
 
@@ -281,37 +278,18 @@ class Supervisor {
   void Finish(int code, const std::string& reason, const std::string& last_lines = "") {
     log::Info("worker ends", {{"exit_code", code}, {"reason", reason}});
     // Before the flush: the kubelet may kill the process during the flush when the grace period is over.
-    if (code != 0) WriteReasonOfEnd(reason, last_lines);
+    if (code != 0) WriteReasonOfEnd(options_.termination_log, reason, last_lines);
     const SteadyTime begun = clock_.Steady();
     reporter_.Flush(3s);
-    if (code == 0) WriteLastReport(clock_.Steady() - begun);
+    if (code == 0) WriteLastReport(options_.termination_log, LastHeartbeat(clock_.Steady() - begun));
     exit_code_ = code;
   }
 
-  // `flushed`: how long the last messages waited for the rendezvous. A message that the user's program has
-  // written is kept.
-  void WriteLastReport(Seconds flushed) const {
-    std::error_code none;
-    const auto size = std::filesystem::file_size(options_.termination_log, none);
-    if (!none && size > 0) return;
+  // `flushed`: how long the last messages waited for the rendezvous.
+  protocol::Heartbeat LastHeartbeat(Seconds flushed) const {
     protocol::Heartbeat heartbeat = supervision_.CurrentHeartbeat();
     if (heartbeat.progress.step > 0) heartbeat.seconds_since_step += flushed.count();
-    WriteTerminationLog(protocol::EncodeLastReport(heartbeat));
-  }
-
-  void WriteReasonOfEnd(const std::string& reason, const std::string& last_lines) const {
-    // The kubelet keeps at most 4096 bytes of it.
-    const std::string lines = last_lines.empty() ? "" : "\nlast lines of its stderr:\n" + last_lines;
-    WriteTerminationLog(Truncate(Truncate(reason, 1900) + lines, 4000));
-  }
-
-  // In a pod the file is a separate mount: it can be written, but not replaced by a rename.
-  void WriteTerminationLog(const std::string& text) const {
-    if (options_.termination_log.empty()) return;
-    std::ofstream file(options_.termination_log, std::ios::binary);
-    file << text;
-    file.close();
-    if (!file) log::Warning("termination message not written", {{"file", options_.termination_log}});
+    return heartbeat;
   }
 
   void Signal(int local_rank, int signal) {
@@ -376,39 +354,6 @@ class Supervisor {
     if (!watch.ok())
       return log::Warning("departures of this machine are not seen", {{"error", watch.error().message}});
     departure_watch_ = std::move(watch).value();
-  }
-
-  static void LogMilestone(const RankMessage& event) {
-    if (const auto* synced = std::get_if<protocol::Synced>(&event.message)) {
-      log::Info("rank entered the round", {{"local_rank", event.local_rank},
-                                           {"round", synced->round},
-                                           {"step", synced->step},
-                                           {"state_from", synced->source},
-                                           {"seconds", synced->seconds}});
-    } else if (const auto* evaluated = std::get_if<protocol::Evaluated>(&event.message)) {
-      log::Info("evaluated", {{"step", evaluated->step},
-                              {"epoch", evaluated->epoch},
-                              {"loss", evaluated->loss.value_or(NAN)},
-                              {"accuracy", evaluated->accuracy.value_or(NAN)}});
-    } else if (const auto* saved = std::get_if<protocol::Saved>(&event.message)) {
-      log::Info("checkpoint stored", {{"step", saved->step},
-                                      {"uri", saved->uri},
-                                      {"seconds", saved->seconds},
-                                      {"stall_seconds", saved->stall_seconds},
-                                      {"bytes", saved->bytes}});
-    } else if (const auto* failed = std::get_if<protocol::SaveFailed>(&event.message)) {
-      log::Warning("checkpoint not stored", {{"step", failed->step}, {"reason", failed->reason}});
-    } else if (const auto* away = std::get_if<protocol::StoreUnavailable>(&event.message)) {
-      if (away->waiting.empty())
-        return log::Info("the store answers again", {{"local_rank", event.local_rank}});
-      log::Warning("the store does not answer",
-                   {{"local_rank", event.local_rank}, {"waiting", away->waiting}, {"reason", away->reason}});
-    } else if (const auto* damaged = std::get_if<protocol::CheckpointDamaged>(&event.message)) {
-      log::Error("damaged checkpoint skipped", {{"step", damaged->step}, {"reason", damaged->reason}});
-    } else if (const auto* end = std::get_if<protocol::Failed>(&event.message)) {
-      log::Error("rank failed",
-                 {{"local_rank", event.local_rank}, {"exit_code", end->exit_code}, {"reason", end->reason}});
-    }
   }
 
   Slot& slot(int local_rank) { return ranks_.at(static_cast<std::size_t>(local_rank)); }
