@@ -289,6 +289,11 @@ class Faults : public ::testing::Test {
     const Outcome& quiet = TheCluster().quiet.at(which.scenario->name);
     const Outcome outcome = TheCluster().RunOnce(site, which, &quiet);
     ExpectSame(outcome, quiet, which);
+    // Only a fault whose write never came may escape; one write may pass before it is armed.
+    if (which.disturbance.fault != Fault::kNone && outcome.strikes == 0) {
+      EXPECT_LE(outcome.writes, which.disturbance.write)
+          << which.scenario->name << ", " << which.disturbance.ToString() << ": it did not strike";
+    }
     return outcome.strikes > 0;
   }
 
@@ -296,19 +301,20 @@ class Faults : public ::testing::Test {
     // Each step that is not done costs its deadline: one such run says enough.
     for (std::size_t i = progress.next++; i < cases.size() && !HasFailure(); i = progress.next++) {
       const bool is_armed = cases[i].disturbance.fault != Fault::kNone;
-      // A disturbed run can have a write less than the quiet one, and so escape its fault: it gets another try.
+      // A disturbed run can have fewer writes than the quiet one, and so escape its fault: it gets another try.
       const bool has_struck = RunCase(site, cases[i]) || (is_armed && RunCase(site, cases[i]));
       if (has_struck) ++progress.struck;
     }
   }
 
-  // Not many faults escape, each of which was tried twice.
+  // How many escape, each of which was tried twice, depends on how many writes the quiet run had, which are
+  // more on a busy machine.
   static void ExpectStruck(const std::vector<Case>& cases, const Progress& progress) {
     if (HasFailure()) return;  // not all were run
     const auto armed = static_cast<std::size_t>(std::count_if(
         cases.begin(), cases.end(), [](const Case& one) { return one.disturbance.fault != Fault::kNone; }));
     std::cout << cases.size() << " runs, " << progress.struck << " of " << armed << " faults struck\n";
-    EXPECT_GE(10 * progress.struck, 9 * armed);
+    EXPECT_GE(2 * progress.struck, armed);
   }
 
   // One job after the other in each of many sites: for what ends or stops an operator.
