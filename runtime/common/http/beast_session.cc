@@ -1,6 +1,7 @@
 #include "runtime/common/http/beast_session.h"
 
 #include <array>
+#include <atomic>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/beast/core/error.hpp>

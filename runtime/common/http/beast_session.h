@@ -3,7 +3,6 @@
 // writes the answer, and waits for the next request. The io_context's threads run all sessions. While a
 // handler holds a Responder, nothing is pending on the connection, so a long poll costs only memory.
 
-#include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
