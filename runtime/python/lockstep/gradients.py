@@ -2,12 +2,14 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import typing
 
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
+from torch.nn.parallel.distributed import _BufferCommHookLocation
 
 from lockstep.averaging import Final
 from lockstep.errors import LockstepError
@@ -37,15 +39,20 @@ class GradientAveraging:
         self._undo = Undo([model, *state]) if has_several else None
         self._round: Round | None = None
         self._totals: torch.futures.Future[torch.Tensor] | None = None  # what is summed together with the gradients
+        self._may_rebuild_buckets = False  # the round has had its first backward pass
         self._rates = 0.0  # with which this rank takes the step
 
     def enter_round(self, round_: Round) -> None:
         """The same object in each round, so the script may keep a reference to it."""
         if not isinstance(self.model, DistributedDataParallel):
             self.model = DistributedDataParallel.__new__(DistributedDataParallel)
-        DistributedDataParallel.__init__(self.model, self._module, **_WITHOUT_SYNC, **self._ddp)
+        initialise = functools.partial(DistributedDataParallel.__init__, self.model, self._module, **_WITHOUT_SYNC, **self._ddp)
+        initialise() if _WITHOUT_SYNC else round_.together(initialise)
         self.model.register_comm_hook(None, lambda _, bucket: self._reduce(round_, bucket))
-        self._round = round_
+        if not round_.aborts_by_itself:  # else an abort also ends what DistributedDataParallel does in the group by itself
+            self.model._register_buffer_comm_hook(round_, _take_buffers_of_rank_0, _BufferCommHookLocation.PRE_FORWARD)
+            self.model.register_forward_pre_hook(lambda model, _: self._rebuild_buckets(round_, model))
+        self._may_rebuild_buckets, self._round = False, round_
 
     def leave_round(self) -> None:
         for name in ("reducer", "logger", "process_group"):
@@ -102,6 +109,12 @@ class GradientAveraging:
     def take_back(self) -> bool:
         return self._undo is not None and self._undo.restore()
 
+    def _rebuild_buckets(self, round_: Round, model: typing.Any) -> None:
+        """In the second step of a round, all ranks take over the order of rank 0's gradients. DistributedDataParallel would do it in the forward pass."""
+        if self._may_rebuild_buckets and torch.is_grad_enabled() and (model.static_graph or not model.find_unused_parameters):
+            self._may_rebuild_buckets = False
+            model._has_rebuilt_buckets = round_.together(model.reducer._rebuild_buckets)
+
     def _reduce(self, round_: Round, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:  # type: ignore[name-defined]
         """For DistributedDataParallel: the gradient of the global batch is the sum of the ranks' means, weighted by their shares."""
         gradients, step = bucket.buffer(), self.step
@@ -120,4 +133,16 @@ class GradientAveraging:
             self._rates = self._job.registration.rates()
             totals = torch.tensor([float(leaves), float(saves), step.loss * weight, self._rates], dtype=torch.float64, device=round_.device)
             self._totals = round_.all_reduce(totals)
+            self._may_rebuild_buckets = not self.model._has_rebuilt_buckets
         return summed
+
+
+@torch.no_grad()
+def _take_buffers_of_rank_0(round_: Round, buffers: dict[str, torch.Tensor]) -> None:
+    """Before a forward pass, as DistributedDataParallel would: those of BatchNorm, for example."""
+    sent = torch.cat([each.reshape(-1).contiguous().view(torch.uint8) for each in buffers.values()])
+    round_.broadcast(sent, source=0)
+    if round_.rank == 0:
+        return
+    for each, received in zip(buffers.values(), sent.split([each.numel() * each.element_size() for each in buffers.values()])):
+        each.copy_(received.clone().view(each.dtype).view(each.shape))  # a copy, because a view needs an aligned begin

@@ -2,8 +2,9 @@
 
 What waits in Gloo for a rank that is alive but has left cannot be ended from outside: `abort` of its group wakes nobody (PyTorch 2.15). So
 DistributedDataParallel waits for futures of ours, which an abort completes with an error; other operations, and those of the store, are waited for by
-a thread that is given up then. The group itself is dropped by a thread of its own: its destructor waits until all connections of its collectives are
-closed, and they close when each rank drops its group.
+a thread that is given up then. Where PyTorch waits inside a function that cannot be given up, all ranks are there before, and the limit is short. The
+group itself is dropped by a thread of its own: its destructor waits until all connections of its collectives are closed, and they close when each rank
+drops its group.
 """
 from __future__ import annotations
 
@@ -27,8 +28,8 @@ T = typing.TypeVar("T")
 # The supervisor finds a rank that hangs; this only ends what it cannot see.
 _COLLECTIVE_LIMIT = datetime.timedelta(minutes=30)
 _STORE_LIMIT = datetime.timedelta(minutes=1)
-# For each connection to another rank, when all have arrived. Nothing else ends the wait for one that has died in this moment.
-_CONNECT_LIMIT = datetime.timedelta(seconds=10)
+# For each wait in Gloo that an abort does not reach, when all ranks have arrived. Nothing else ends the wait for one that has died in this moment.
+_UNABORTABLE_LIMIT = datetime.timedelta(seconds=10)
 _LEFT, _SHARED_DEVICE = "left", "shared-device"  # keys of the store
 _LONGEST_PAUSE_FOR_VALUES = 1.0  # in waits for other ranks, all of which ask the same host
 _OVER_EARLY = "the round was over before all of its ranks had arrived"
@@ -108,7 +109,7 @@ class Round:
         self.failure: str | None = None  # why the round is over; None: it is not
         self._is_unwanted = False  # it is to end as soon as it can
         self._store_at: tuple[str, int] = (assignment["storeHost"], assignment["storePort"])
-        self._aborts_by_itself = device.type == "cuda"
+        self.aborts_by_itself = device.type == "cuda"
         self._lock = threading.Lock()
         self._open: set[torch.futures.Future[typing.Any]] = set()
 
@@ -130,12 +131,14 @@ class Round:
         self._until(lambda: self._is_complete(opened))
         if own_device is not None:
             _expect_own_devices(store)
-        for_group = opened if self._aborts_by_itself else store  # NCCL makes copies of its store, which one of Python does not have
+        for_group = opened if self.aborts_by_itself else store  # NCCL makes copies of its store, which one of Python does not have
         self._group = self._whole_group(for_group) if self._part is None else self._group_of_part(for_group)
+        if not self.aborts_by_itself:
+            self._backend(self._group)._set_default_timeout(_COLLECTIVE_LIMIT)
 
     def _whole_group(self, store: typing.Any) -> typing.Any:
         """The default group of PyTorch."""
-        backend, limit = ("nccl", _COLLECTIVE_LIMIT) if self._aborts_by_itself else ("gloo", _CONNECT_LIMIT)
+        backend, limit = ("nccl", _COLLECTIVE_LIMIT) if self.aborts_by_itself else ("gloo", _UNABORTABLE_LIMIT)
         try:
             dist.init_process_group(backend, store=store, rank=self.rank, world_size=self.world, timeout=limit)
         except RuntimeError:
@@ -144,20 +147,16 @@ class Round:
             dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
             dist.destroy_process_group()
             raise
-        if not self._aborts_by_itself:
-            dist.group.WORLD._get_backend(self.device)._set_default_timeout(_COLLECTIVE_LIMIT)  # type: ignore[union-attr]
         return dist.group.WORLD
 
     def _group_of_part(self, store: typing.Any) -> typing.Any:
         """The default group of PyTorch is that of the pod, and outlives this one."""
         store = dist.PrefixStore(str(self._part), store)  # type: ignore[attr-defined]
-        if self._aborts_by_itself:
+        if self.aborts_by_itself:
             options = dist.ProcessGroupNCCL.Options()
             options._timeout = _COLLECTIVE_LIMIT
             return dist.ProcessGroupNCCL(store, self.group_rank, self.group_size, options)
-        group = dist.ProcessGroupGloo(store, self.group_rank, self.group_size, _CONNECT_LIMIT)
-        group._set_default_timeout(_COLLECTIVE_LIMIT)
-        return group
+        return dist.ProcessGroupGloo(store, self.group_rank, self.group_size, _UNABORTABLE_LIMIT)
 
     def _store_listens(self) -> bool:
         try:
@@ -216,7 +215,7 @@ class Round:
 
     def all_reduce(self, tensor: torch.Tensor) -> torch.futures.Future[torch.Tensor]:
         """The sum over all ranks in `tensor`, as a future that an abort completes."""
-        if self._aborts_by_itself:
+        if self.aborts_by_itself:
             future: torch.futures.Future[typing.Any] = self._group.allreduce([tensor]).get_future()
             return future.then(lambda done: done.value()[0])
         ours = self._opened()
@@ -247,21 +246,38 @@ class Round:
         self._await(self._group.allgather([everyones], [tensor]))
         return everyones
 
+    def together(self, act: typing.Callable[[], T]) -> T:
+        """What `act` returns, which all ranks call and which waits for them in the group, where no abort reaches it. RuntimeError: the round is over; an
+        abort may take 10 s."""
+        self.all_reduce(torch.zeros(1, device=self.device)).wait()  # so none has died before, and none comes late
+        backend = self._backend(self._group)
+        backend._set_default_timeout(_UNABORTABLE_LIMIT)
+        try:
+            result = act()
+        except RuntimeError as error:
+            self.abort(str(error))
+            raise
+        backend._set_default_timeout(_COLLECTIVE_LIMIT)
+        return result
+
     @property
     def waits_for_peers(self) -> bool:
         """Whether what this rank has given to the others, or expects from them, is not there yet."""
         return bool(self._open)
 
+    def _backend(self, group: typing.Any) -> typing.Any:
+        return group if self._part is not None else group._get_backend(self.device)
+
     def _land(self, tensor: torch.Tensor, begin: typing.Callable[[torch.Tensor], typing.Any]) -> None:
         """What is given up may still write into its tensor, when another round has filled the one that was meant."""
-        landing = tensor if self._aborts_by_itself else torch.empty_like(tensor)
+        landing = tensor if self.aborts_by_itself else torch.empty_like(tensor)
         self._await(begin(landing))
         if landing is not tensor:
             tensor.copy_(landing)
 
     def _await(self, work: typing.Any) -> None:
         """RuntimeError: the round is over."""
-        if self._aborts_by_itself:
+        if self.aborts_by_itself:
             work.wait()
         else:
             self._unless_over(work.wait)
@@ -314,7 +330,7 @@ class Round:
         for future in given_up:
             future.set_exception(RoundBroken(reason))  # type: ignore[arg-type]
         group = self._group
-        if is_first and self._aborts_by_itself and group is not None:
+        if is_first and self.aborts_by_itself and group is not None:
             group.abort()
 
     def drop(self) -> None:
@@ -323,7 +339,7 @@ class Round:
         if group is None:
             return
         # The destructor of a backend lets other threads run while it waits for callbacks; that of a whole group does not in PyTorch 2.4.
-        backend = [group if self._part is not None else group._get_backend(self.device)]
+        backend = [self._backend(group)]
         if self._part is None and dist.is_initialized():  # the script may have destroyed it at its end
             dist.destroy_process_group()
         del group

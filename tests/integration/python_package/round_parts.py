@@ -1,5 +1,6 @@
 """The process group of a round, in one process; run.py starts it in an interpreter that has PyTorch."""
 import concurrent.futures
+import contextlib
 import datetime
 import os
 import queue
@@ -15,7 +16,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from lockstep import rounds
+from lockstep import gradients, rounds
 from lockstep.control import Control
 from lockstep.pod import Pod
 from lockstep.rounds import Round, listen
@@ -223,7 +224,7 @@ def test_an_abort_ends_the_wait_for_a_rank_that_arrives_and_does_not_connect(con
 
 def test_ranks_find_each_other_after_one_has_failed_to_connect(connect, published, monkeypatch):
     """PyTorch derives the keys from a count of its own."""
-    monkeypatch.setattr(rounds, "_CONNECT_LIMIT", datetime.timedelta(milliseconds=200))  # the fault: a rank that is not there any more
+    monkeypatch.setattr(rounds, "_UNABORTABLE_LIMIT", datetime.timedelta(milliseconds=200))  # the fault: a rank that is not there any more
     with pytest.raises(RuntimeError, match=r"a rank has waited for another one for 0\.2 s"):
         connect(3, world=2)
     connect(4, world=1)
@@ -242,6 +243,76 @@ def both():
         yield ranks
         for each in ranks:
             each.drop()
+
+
+@contextlib.contextmanager
+def abort_when_it_waits(rank):
+    def abort():
+        while not rank.waits_for_peers:
+            time.sleep(0.001)
+        rank.abort("a rank has left")
+
+    thread = threading.Thread(target=abort)
+    thread.start()
+    yield
+    thread.join()
+
+
+def on_both(ranks, act):
+    """What it returns for each of them."""
+    with concurrent.futures.ThreadPoolExecutor() as threads:
+        return [done.result() for done in [threads.submit(act, each) for each in ranks]]
+
+
+def buffers_of(rank):
+    """Of sizes with which none but the first begins where its type may begin; the last one has gaps between its values."""
+    one = torch.full((1,), rank, dtype=torch.uint8)
+    return {"byte": one, "half": torch.full((3,), rank + 0.5).half(), "count": torch.tensor(7 + rank), "mask": torch.tensor([rank == 0] * 5),
+            "complex": torch.tensor([[1 + 2j, rank]]), "gaps": torch.arange(8.0).add(rank)[::2]}
+
+
+def test_all_ranks_take_the_buffers_of_rank_0(both):
+    def take(rank):
+        buffers = buffers_of(rank.rank)
+        gradients._take_buffers_of_rank_0(rank, buffers)
+        return buffers
+
+    expected = buffers_of(0)
+    for taken in on_both(both, take):
+        assert {name: each.tolist() for name, each in taken.items()} == {name: each.tolist() for name, each in expected.items()}
+        assert all(taken[name].dtype == each.dtype for name, each in expected.items())
+
+
+def test_an_abort_ends_the_wait_for_the_buffers_of_rank_0_and_changes_none(both):
+    buffers = buffers_of(1)
+    with abort_when_it_waits(both[1]), pytest.raises(RuntimeError, match="a rank has left"):
+        gradients._take_buffers_of_rank_0(both[1], buffers)
+    assert {name: each.tolist() for name, each in buffers.items()} == {name: each.tolist() for name, each in buffers_of(1).items()}
+
+
+def test_what_no_abort_reaches_begins_when_all_ranks_are_there(both):
+    begun = []
+    with abort_when_it_waits(both[1]), pytest.raises(RuntimeError, match="a rank has left"):
+        both[1].together(lambda: begun.append(1))
+    assert not begun
+
+
+def test_what_no_abort_reaches_ends_soon_when_the_network_fails(both, monkeypatch):
+    monkeypatch.setattr(rounds, "_UNABORTABLE_LIMIT", datetime.timedelta(milliseconds=200))  # the fault: rank 0 sends nothing
+
+    def act(rank):
+        def wait_in_gloo():
+            if rank.rank == 1:
+                rank._group.broadcast([torch.zeros(1)], dist.BroadcastOptions()).wait()
+            return rank.rank
+        try:
+            return rank.together(wait_in_gloo)
+        except RuntimeError:
+            return rank.failure
+
+    done, failure = on_both(both, act)
+    assert done == 0 and "200" in failure
+    assert both[0].failure is None
 
 
 def test_a_round_that_has_failed_is_dropped_by_an_interpreter_that_starts_no_more_threads(both, monkeypatch):

@@ -1,10 +1,11 @@
-"""A script as the package's users write it. train.py FOLDER EPOCHS [saves] [windows] [compiles] [forgets]
+"""A script as the package's users write it. train.py FOLDER EPOCHS [saves] [windows] [compiles] [forgets] [centres]
 
 While FOLDER/slowly exists each step takes longer, so a test has time to do something; while FOLDER/saves exists it saves now and then. The rank that finds FOLDER/holds-RANK holds the lock of the
 interpreter for as many seconds as that says. While FOLDER/computes exists, the forward pass takes longer, and ten times as long on the rank that it names. FOLDER/joins-PID: a process is about to
 join. Each rank writes what it came to: FOLDER/final-RANK.json. With `windows`, ranks average after some steps, and each process writes FOLDER/averages-PID:
 lines of round, step, and a digest of the weights. With `compiles` it writes a line into FOLDER/compiled-PID for each graph of the model that PyTorch compiles: for any number of
-rows, or for none or one of them, which PyTorch compiles for themselves and which the last step of an epoch has. With `forgets` the scheduler is not passed to join.
+rows, or for none or one of them, which PyTorch compiles for themselves and which the last step of an epoch has. With `forgets` the scheduler is not passed to join. With `centres` the model has
+a buffer that each forward pass changes, as BatchNorm does.
 """
 import ctypes
 import hashlib
@@ -48,6 +49,18 @@ class Net(torch.nn.Sequential):
         return super().forward(inputs)
 
 
+class Centred(torch.nn.Module):
+    """BatchNorm itself rejects a single sample."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(width))
+
+    def forward(self, inputs):
+        self.mean.lerp_(inputs.detach().mean(0), 0.1)
+        return inputs - self.mean
+
+
 def weights_of(model):
     return [value for parameter in model.parameters() for value in parameter.detach().flatten().tolist()]
 
@@ -72,7 +85,8 @@ def main():
     folder, epochs = pathlib.Path(sys.argv[1]), int(sys.argv[2])
     torch.set_num_threads(1)
     torch.manual_seed(int(os.environ.get("RANK", 0)))  # differs between ranks: join makes them equal
-    model = Net(torch.nn.Linear(64, 48), torch.nn.ReLU(), torch.nn.Linear(48, 10)).to(DEVICE)
+    middle = [Centred(48)] if "centres" in sys.argv else []
+    model = Net(torch.nn.Linear(64, 48), *middle, torch.nn.ReLU(), torch.nn.Linear(48, 10)).to(DEVICE)
     if "compiles" in sys.argv:
         model.compile(backend=counted_in(folder / f"compiled-{os.getpid()}"), dynamic=True)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
