@@ -28,8 +28,10 @@ T = typing.TypeVar("T")
 # The supervisor finds a rank that hangs; this only ends what it cannot see.
 _COLLECTIVE_LIMIT = datetime.timedelta(minutes=30)
 _STORE_LIMIT = datetime.timedelta(minutes=1)
+# Before 2.9, Gloo keeps the limit with which a group was made.
+CHANGES_LIMITS = hasattr(dist.ProcessGroupGloo, "set_timeout")
 # For each wait in Gloo that an abort does not reach, when all ranks have arrived. Nothing else ends the wait for one that has died in this moment.
-_UNABORTABLE_LIMIT = datetime.timedelta(seconds=10)
+_UNABORTABLE_LIMIT = datetime.timedelta(seconds=10 if CHANGES_LIMITS else 120)
 _LEFT, _SHARED_DEVICE = "left", "shared-device"  # keys of the store
 _LONGEST_PAUSE_FOR_VALUES = 1.0  # in waits for other ranks, all of which ask the same host
 _OVER_EARLY = "the round was over before all of its ranks had arrived"
@@ -248,7 +250,7 @@ class Round:
 
     def together(self, act: typing.Callable[[], T]) -> T:
         """What `act` returns, which all ranks call and which waits for them in the group, where no abort reaches it. RuntimeError: the round is over; an
-        abort may take 10 s."""
+        abort may take as long as _UNABORTABLE_LIMIT."""
         self.all_reduce(torch.zeros(1, device=self.device)).wait()  # so none has died before, and none comes late
         backend = self._backend(self._group)
         backend._set_default_timeout(_UNABORTABLE_LIMIT)

@@ -297,6 +297,18 @@ def test_what_no_abort_reaches_begins_when_all_ranks_are_there(both):
     assert not begun
 
 
+@pytest.fixture
+def short_collectives(monkeypatch):
+    monkeypatch.setattr(rounds, "_COLLECTIVE_LIMIT", datetime.timedelta(milliseconds=200))
+
+
+@pytest.mark.skipif(not rounds.CHANGES_LIMITS, reason="before PyTorch 2.9, the limit is the same for both")
+def test_ranks_may_come_to_a_collective_later_than_to_a_connection(short_collectives, both):
+    with pytest.raises(RuntimeError, match="200 ?ms"):  # not the 10 s of a connection
+        both[0].all_reduce(torch.ones(1)).wait()
+
+
+@pytest.mark.skipif(not rounds.CHANGES_LIMITS, reason="before PyTorch 2.9, the limit is that of a connection, 2 minutes")
 def test_what_no_abort_reaches_ends_soon_when_the_network_fails(both, monkeypatch):
     monkeypatch.setattr(rounds, "_UNABORTABLE_LIMIT", datetime.timedelta(milliseconds=200))  # the fault: rank 0 sends nothing
 
