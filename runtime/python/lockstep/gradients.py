@@ -47,7 +47,7 @@ class GradientAveraging:
         if not isinstance(self.model, DistributedDataParallel):
             self.model = DistributedDataParallel.__new__(DistributedDataParallel)
         initialise = functools.partial(DistributedDataParallel.__init__, self.model, self._module, **_WITHOUT_SYNC, **self._ddp)
-        initialise() if _WITHOUT_SYNC else round_.together(initialise)
+        initialise() if _WITHOUT_SYNC or round_.aborts_by_itself else round_.together(initialise)
         self.model.register_comm_hook(None, lambda _, bucket: self._reduce(round_, bucket))
         if not round_.aborts_by_itself:  # else an abort also ends what DistributedDataParallel does in the group by itself
             self.model._register_buffer_comm_hook(round_, _take_buffers_of_rank_0, _BufferCommHookLocation.PRE_FORWARD)
