@@ -247,15 +247,19 @@ def both():
 
 @contextlib.contextmanager
 def abort_when_it_waits(rank):
+    is_over = threading.Event()
+
     def abort():
-        while not rank.waits_for_peers:
-            time.sleep(0.001)
+        while not rank.waits_for_peers and not is_over.is_set():
+            os.sched_yield()
         rank.abort("a rank has left")
 
-    thread = threading.Thread(target=abort)
-    thread.start()
-    yield
-    thread.join()
+    with concurrent.futures.ThreadPoolExecutor() as threads:
+        threads.submit(abort)
+        try:
+            yield
+        finally:
+            is_over.set()
 
 
 def on_both(ranks, act):
